@@ -1,0 +1,35 @@
+//! How much one lifecycle file may ask of us. Files come from untrusted authors: every loop over a file's content is
+//! bounded by one of these.
+
+/// Sixteen real lifecycles take at most 7 KB each; 256 KB leaves room for generated ones.
+pub const FILE_BYTES: usize = 256 * 1024;
+/// Files checked together.
+pub const FILES: usize = 256;
+/// Arrays and inline tables inside each other in a file.
+pub const NESTING: usize = 16;
+/// A state set is one machine word.
+pub const STATES: usize = 64;
+pub const FIELDS: usize = 256;
+pub const EVENTS: usize = 256;
+/// Rows of one file, all events together.
+pub const ROWS: usize = 1_000;
+/// Entries of one list in a row: refuse, set, move, spawn, require, cascade, deliver.
+pub const ENTRIES: usize = 64;
+/// Bytes of one expression, before the `cel` parser sees it: its stack grows with nesting.
+pub const EXPRESSION_BYTES: usize = 4_096;
+/// Brackets inside each other, and operators applied one to another, in one expression.
+pub const EXPRESSION_DEPTH: usize = 32;
+/// Steps one evaluation may take, counting a comprehension's body once for each element its range may have.
+pub const EXPRESSION_COST: u64 = 1_000_000;
+/// Hops from record to record in one path.
+pub const HOPS: usize = 3;
+/// Characters of a string that declares no bound of its own, and of a bare `error.message`.
+pub const TEXT_CHARS: usize = 1_000;
+/// Bytes of a JSON field that declares no bound of its own.
+pub const JSON_BYTES: usize = 64 * 1024;
+/// Elements of a list that declares no bound of its own.
+pub const LIST_ITEMS: usize = 1_000;
+/// Records one operation may touch; beyond it the operation is refused whole.
+pub const RECORDS_PER_OPERATION: usize = 100_000;
+/// Names: lifecycles, states, fields, events.
+pub const NAME_BYTES: usize = 100;

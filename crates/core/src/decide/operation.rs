@@ -1,0 +1,109 @@
+//! What is asked of `decide`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use crate::record::{Actor, Payload, Token};
+use crate::time::Duration;
+use crate::value::RecordId;
+
+/// One event to apply, with everything that the answer may depend on besides the records: kept whole in the log, so
+/// that deciding again gives the same changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Random, made by the caller of `decide`; ids of new records derive from it.
+    pub seed: u128,
+    pub actor: Actor,
+    pub call: Call,
+    /// The outside's answers so far.
+    #[serde(default)]
+    pub answers: Vec<Answer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Call {
+    Create(Create),
+    /// An event called by name; `token` where a worker calls it.
+    Fire {
+        record: RecordId,
+        event: Arc<str>,
+        #[serde(default)]
+        input: Map<String, Json>,
+        #[serde(default)]
+        token: Option<Token>,
+        /// Refuse unless the record has this version (`If-Match`).
+        #[serde(default)]
+        if_version: Option<u64>,
+    },
+    /// Hand the record to a worker.
+    Lease {
+        record: RecordId,
+        worker: Arc<str>,
+        /// Shorter or longer than the lifecycle's own; at most a day.
+        #[serde(default)]
+        lease: Option<Duration>,
+        /// Start at once: IN_PROGRESS, not LEASED.
+        start: bool,
+    },
+    Start { record: RecordId, token: Token },
+    Heartbeat { record: RecordId, token: Token, #[serde(default)] lease: Option<Duration> },
+    Commit {
+        record: RecordId,
+        token: Token,
+        /// Typed by the lifecycle's `result` where it declares one.
+        #[serde(default)]
+        result: Json,
+        /// Finish in the same operation.
+        finish: bool,
+    },
+    Finish { record: RecordId, token: Token },
+    Fail { record: RecordId, token: Token, error: ErrorReport },
+    Yield { record: RecordId, token: Token },
+    /// The engine: whatever is due on this record first: a timer, or a lease that ran out (lost before the commit,
+    /// finished after it).
+    Due { record: RecordId },
+    /// The engine knows that the worker is gone before its lease ran out (its own in-process worker, after a restart).
+    Lost { record: RecordId, token: Token },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Create {
+    pub lifecycle: Arc<str>,
+    /// Given by the caller, or derived from the seed.
+    #[serde(default)]
+    pub id: Option<RecordId>,
+    /// Another owner than the actor; only operators may.
+    #[serde(default)]
+    pub owner: Option<Arc<str>>,
+    #[serde(default)]
+    pub fields: Map<String, Json>,
+    #[serde(default)]
+    pub payload: Option<Payload>,
+}
+
+/// A failure as a worker words it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorReport {
+    pub code: Arc<str>,
+    #[serde(default)]
+    pub message: Arc<str>,
+    /// Counts only for codes that the lifecycle's error table does not list.
+    #[serde(default)]
+    pub retryable: Option<bool>,
+    #[serde(default)]
+    pub retry_after: Option<Duration>,
+}
+
+/// The outside's answer to one question, bound to what was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    pub lifecycle: Arc<str>,
+    pub check: Arc<str>,
+    /// What was asked, as JSON by name, and of which payload.
+    pub arguments: Map<String, Json>,
+    #[serde(default)]
+    pub payload: Option<Payload>,
+    pub answer: Map<String, Json>,
+}

@@ -1,0 +1,93 @@
+//! What is wrong with a lifecycle file, and where.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A place in one of the files given together: bytes from `start` up to `end`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    /// Index into [`Files`].
+    pub file: u32,
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    pub fn new(file: u32, range: Range<usize>) -> Self {
+        let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Self { file, start: clamp(range.start), end: clamp(range.end) }
+    }
+
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// The files that are checked together, kept for messages that quote them.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    pub files: Vec<File>,
+}
+
+#[derive(Clone, Debug)]
+pub struct File {
+    pub name: String,
+    pub text: Arc<str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The file is not used.
+    Error,
+    /// The checker cannot know, or something looks unintended; the file is used.
+    Warning,
+}
+
+/// One message: a stable code, one sentence on what is wrong, the place, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    /// Stable, kebab-case, listed in docs/language/diagnostics.md: `unknown-state`.
+    pub code: &'static str,
+    pub message: String,
+    pub at: Span,
+    /// What stands under the underline; may be empty.
+    pub label: String,
+    /// Other places that explain it, each with its label.
+    pub also: Vec<(Span, String)>,
+    /// What to do.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    pub fn error(code: &'static str, at: Span, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            code,
+            message: message.into(),
+            at,
+            label: String::new(),
+            also: Vec::new(),
+            help: None,
+        }
+    }
+
+    pub fn warning(code: &'static str, at: Span, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(code, at, message) }
+    }
+
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    pub fn also(mut self, at: Span, label: impl Into<String>) -> Self {
+        self.also.push((at, label.into()));
+        self
+    }
+
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}

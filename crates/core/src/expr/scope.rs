@@ -1,0 +1,67 @@
+//! The names an expression may use where it stands, and what it must come to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::diagnostic::Span;
+use crate::model::{Field, Typed};
+
+/// What other files may know of a lifecycle before any expression is compiled: read through refs.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    pub name: Arc<str>,
+    pub states: Vec<Arc<str>>,
+    pub fields: Vec<Field>,
+    /// The natural key's field.
+    pub key: Option<Arc<str>>,
+}
+
+/// All lifecycles that are compiled together.
+pub type Signatures = BTreeMap<Arc<str>, Signature>;
+
+/// The names visible to one expression. What is `None` or empty is not visible there, and naming it is an error that
+/// says so.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    pub signatures: &'a Signatures,
+    /// The lifecycle the expression belongs to: `record.…`.
+    pub own: &'a Signature,
+    /// `input.…`: the row's inputs, in order.
+    pub input: Option<&'a [Field]>,
+    /// `result.…`: only in commit rows, where the lifecycle types its result.
+    pub result: Option<&'a [Field]>,
+    /// `error.…`: only in fail rows.
+    pub error: bool,
+    /// `checks.NAME.PART`.
+    pub checks: &'a [(Arc<str>, Vec<Field>)],
+    /// `refs.NAME`: name and lifecycle.
+    pub lookups: &'a [(Arc<str>, Arc<str>)],
+    /// `links.NAME`: name, the lifecycles its records may be of, and its bound.
+    pub links: &'a [(Arc<str>, Vec<Arc<str>>, Option<u32>)],
+    /// `actor.…`.
+    pub actor: bool,
+    /// `now`.
+    pub now: bool,
+}
+
+/// Where an expression's text stands in its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The whole TOML value, quotes included.
+    pub whole: Span,
+    /// Offset of the text's first byte in the file, where the string has no escapes; else positions inside it are
+    /// unknown and messages point at the whole.
+    pub content: Option<u32>,
+}
+
+/// What the expression must come to.
+#[derive(Clone, Debug)]
+pub enum Want {
+    /// A value that fits this type: the same type, an int where a double is wanted is NOT converted; null only where
+    /// nullable; a string literal or bare name where an enum is wanted; a string literal where a duration is wanted.
+    Fits(Typed),
+    /// A ref, a nullable ref or a list of refs: the target of a cause.
+    Targets,
+    /// Anything.
+    Any,
+}

@@ -1,0 +1,144 @@
+//! The typed tree.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::diagnostic::Span;
+use crate::model::{Slot, Typed};
+use crate::value::Value;
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Expr {
+    pub kind: Kind,
+    pub typed: Typed,
+    #[serde(skip)]
+    pub at: Span,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub enum Kind {
+    Const(Value),
+    Read(Path),
+    Not(Box<Expr>),
+    Negate(Box<Expr>),
+    /// Left to right; the right side is not evaluated where the left decides; no error is absorbed.
+    And(Box<Expr>, Box<Expr>),
+    Or(Box<Expr>, Box<Expr>),
+    If(Box<Expr>, Box<Expr>, Box<Expr>),
+    Binary(Binary, Box<Expr>, Box<Expr>),
+    Call(Function, Vec<Expr>),
+    List(Vec<Expr>),
+    /// `range.all(x, body)` and its kin; the variable is the local of that number.
+    Comprehension { how: Comprehension, range: Box<Expr>, local: u16, body: Box<Expr> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Binary {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Comprehension {
+    All,
+    Exists,
+    ExistsOne,
+    Filter,
+    Map,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Function {
+    /// Characters of a text, elements of a list.
+    Size,
+    /// From double (toward zero), time (whole seconds) or int.
+    Int,
+    /// From int or double.
+    Double,
+    /// From int, bool, text or ref.
+    Text,
+    Timestamp,
+    Duration,
+    StartsWith,
+    EndsWith,
+    Contains,
+    /// Null-tolerant: where one operand is null, the other.
+    Max,
+    Min,
+    /// `backoff(n, base, factor, cap)` = min(cap, base · factor^n), never overflowing.
+    Backoff,
+    /// `jitter(max)`: from zero up to, not including, max; a hash of record id and version.
+    Jitter,
+}
+
+/// A value reached from a root by hops from record to record.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Path {
+    pub root: Root,
+    /// Each step reads from the record that stands before it; null reaches through (null's field is a fault).
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Root {
+    /// The record itself; at least one step follows.
+    Record,
+    /// By index into the row's inputs.
+    Input(u16),
+    /// By index into the work's result fields.
+    Result(u16),
+    Error(ErrorPart),
+    /// By index of the check and of the part of its answer.
+    Answer { check: u16, part: u16 },
+    /// By index into `[refs]`: a ref, or null where no record has the key.
+    Lookup(u16),
+    /// By index into `[links]`: a list of refs, in creation order.
+    Link(u16),
+    Actor(ActorPart),
+    Now,
+    /// A comprehension's variable.
+    Local(u16),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Step {
+    /// By name, with the slot it has in the version that was checked; a record of another version is asked by name.
+    Field { name: Arc<str>, slot: Slot },
+    Id,
+    State,
+    Owner,
+    Version,
+    Attempt,
+    Hold,
+    CreatedAt,
+    UpdatedAt,
+    StartedAt,
+    FinishedAt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ErrorPart {
+    Code,
+    Message,
+    Retryable,
+    RetryAfter,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ActorPart {
+    Id,
+    Roles,
+    Capabilities,
+    User,
+}

@@ -1,0 +1,15 @@
+//! The heart of Onceward: lifecycle files (parsed, checked, compiled, drawn) and [`decide`](decide::decide), the one
+//! function that says what an operation does. Pure: no I/O, no clock, no randomness, no async.
+
+pub mod bounds;
+pub mod check;
+pub mod compile;
+pub mod decide;
+pub mod diagnostic;
+pub mod draw;
+pub mod expr;
+pub mod model;
+pub mod record;
+pub mod syntax;
+pub mod time;
+pub mod value;

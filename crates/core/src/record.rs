@@ -1,0 +1,161 @@
+//! A record as an operation sees it, and the live execution it carries.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Lifecycle, StateIx};
+use crate::time::Time;
+use crate::value::{RecordId, Value};
+
+/// One living instance of a lifecycle.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub id: RecordId,
+    /// The version of the lifecycle that this record lives by.
+    pub lifecycle: Arc<Lifecycle>,
+    pub state: StateIx,
+    /// Grows by one with each operation that changes the record; 1 after creation.
+    pub version: u64,
+    pub owner: Arc<str>,
+    /// By slot, as the lifecycle's fields are numbered.
+    pub fields: Vec<Value>,
+    /// The leases this record has ever had; also the token of the newest (EXE-1, EXE-8).
+    pub attempt: u64,
+    pub created_at: Time,
+    /// When the newest log entry of this record was decided; `now` never goes below it.
+    pub updated_at: Time,
+    /// The first lease.
+    pub started_at: Option<Time>,
+    /// When it entered a final state.
+    pub finished_at: Option<Time>,
+    /// When it entered its state; what `after` counts from.
+    pub entered_at: Time,
+    /// The balance of the record's own account, in the lifecycle's asset.
+    pub hold: i64,
+    /// The pending timers of the current state.
+    pub timers: Vec<Timer>,
+    /// The newest execution, live or ended; `None` before the first lease.
+    pub execution: Option<Execution>,
+    /// The token of the execution whose effect landed; at most one, ever (EXE-12).
+    pub committed: Option<Token>,
+    pub payload: Option<Payload>,
+    /// Why the engine's own events no longer touch it: one of them faulted.
+    pub stuck: Option<Arc<str>>,
+}
+
+/// A `[[on.time]]` row that waits: the row's index among the event's rows, and when it is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timer {
+    pub row: u16,
+    pub due: Time,
+}
+
+/// Content that lifecycles cannot read: known by hash and size only (DOC-15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payload {
+    pub sha256: [u8; 32],
+    pub bytes: u64,
+}
+
+/// Fencing token: the number of the lease among all leases of its record. Grows, is never reused (EXE-8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(pub u64);
+
+/// One leased attempt (EXE-2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Execution {
+    pub id: RecordId,
+    /// Also the attempt's number.
+    pub token: Token,
+    pub worker: Arc<str>,
+    pub status: ExecutionStatus,
+    pub leased_at: Time,
+    pub expires_at: Time,
+    pub started_at: Option<Time>,
+    pub finished_at: Option<Time>,
+    /// Why it was aborted: the error's code, or `left` where the record moved away under it.
+    pub aborted: Option<Arc<str>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ExecutionStatus {
+    Leased,
+    InProgress,
+    Committed,
+    Done,
+    Aborted,
+}
+
+impl ExecutionStatus {
+    /// Neither DONE nor ABORTED: the lease counts.
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Leased | Self::InProgress | Self::Committed)
+    }
+}
+
+impl Record {
+    pub fn live_execution(&self) -> Option<&Execution> {
+        self.execution.as_ref().filter(|execution| execution.status.is_live())
+    }
+
+    pub fn state_name(&self) -> &Arc<str> {
+        &self.lifecycle.states[usize::from(self.state)].name
+    }
+
+    pub fn field(&self, name: &str) -> Option<&Value> {
+        self.lifecycle.field(name).map(|slot| &self.fields[usize::from(slot)])
+    }
+}
+
+/// Whoever started an operation, through all that it causes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actor {
+    /// The key's owner; `engine` for time and lost leases.
+    pub id: Arc<str>,
+    #[serde(default)]
+    pub roles: Vec<Arc<str>>,
+    /// Held at the operation's time; only folds over a signed log have any.
+    #[serde(default)]
+    pub capabilities: Vec<Arc<str>>,
+    /// Speaks with the user's own authority; only in folds over a signed log.
+    #[serde(default)]
+    pub user: bool,
+}
+
+impl Actor {
+    pub fn new(id: &str, roles: &[&str]) -> Self {
+        Self {
+            id: id.into(),
+            roles: roles.iter().map(|role| Arc::from(*role)).collect(),
+            capabilities: Vec::new(),
+            user: false,
+        }
+    }
+
+    /// The engine itself: timers, lost leases, recovery.
+    pub fn engine() -> Self {
+        Self::new("engine", &["engine"])
+    }
+
+    pub fn has_role(&self, role: &str) -> bool {
+        self.roles.iter().any(|own| **own == *role)
+    }
+
+    /// A key with no role but `viewer` may look only.
+    pub fn may_write(&self) -> bool {
+        self.roles.iter().any(|role| **role != *"viewer")
+    }
+}
+
+/// What a worker, or the engine in its place, reports of a failed execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkError {
+    pub code: Arc<str>,
+    pub message: Arc<str>,
+    /// After the lifecycle's error table had its say.
+    pub retryable: bool,
+    pub retry_after: Option<crate::time::Duration>,
+}
