@@ -16,7 +16,7 @@ use super::timers;
 use super::work::end_execution;
 use crate::bounds;
 use crate::model::{EventKind, Row};
-use crate::record::{ExecutionStatus, Payload, Record};
+use crate::record::{Abort, ExecutionStatus, Payload, Record};
 use crate::value::{RecordId, Value};
 
 /// Spawns and requires inside each other. Real lifecycles nest two deep; a lifecycle that spawns itself ends here.
@@ -169,7 +169,8 @@ impl<'a> Run<'a> {
                 matches!(execution.status, ExecutionStatus::Leased | ExecutionStatus::InProgress)
             });
         if leaves_lease {
-            end_execution(&mut self.draft, record, ExecutionStatus::Aborted, Some("left".into()));
+            let abort = Abort { code: "left".into(), retryable: false };
+            end_execution(&mut self.draft, record, ExecutionStatus::Aborted, Some(abort));
         }
         record.state = to;
         record.entered_at = self.draft.now;
@@ -207,9 +208,8 @@ impl<'a> Run<'a> {
     ) -> Step<()> {
         let mark = self.draft.mark();
         let tasks = self.tasks.len();
-        let made = self.nested(from, |run| {
-            run.create(lifecycle, None, owner, Given::Values(fields), payload, Caller::Record)
-        });
+        let made =
+            self.nested(from, |run| run.create(lifecycle, None, owner, Given::Values(fields), payload, Caller::Record));
         match made {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(reason)) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::changes::{Account, AuditEntry, Effect, LedgerMove, NewPayload};
 use super::halt::{Halt, Step};
 use super::operation::Operation;
-use super::snapshot::{CountKey, Key, LinkKey, Snapshot, RefChange, UniqueKey, key_part, ref_changes};
+use super::snapshot::{CountKey, Key, LinkKey, RefChange, Snapshot, UniqueKey, key_part, ref_changes};
 use super::timers::is_due;
 use crate::diagnostic::Span;
 use crate::expr::{Fault, FaultKind, Stop, World};
@@ -50,11 +50,17 @@ pub(super) struct Draft<'a> {
 enum Undo {
     Inserted,
     Replaced { at: usize, old: Arc<Record>, rows: usize },
-    Unique { key: UniqueKey, old: Option<Option<RecordId>> },
+    Unique { key: UniqueKey, old: Previous },
     Count { key: CountKey, delta: i64 },
     Balance { account: Account, delta: i64 },
     Link { key: LinkKey },
     Taken { record: RecordId, event: Arc<str> },
+}
+
+/// What the draft said of a key before: nothing, or who holds it.
+enum Previous {
+    Unsaid,
+    Said(Option<RecordId>),
 }
 
 /// A place to go back to when a `require` is not taken.
@@ -67,7 +73,12 @@ pub(super) struct Mark {
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(definitions: &'a Definitions, snapshot: &'a Snapshot, operation: &'a Operation, now: Time) -> Self {
+    pub(super) fn new(
+        definitions: &'a Definitions,
+        snapshot: &'a Snapshot,
+        operation: &'a Operation,
+        now: Time,
+    ) -> Self {
         Self {
             definitions,
             snapshot,
@@ -112,10 +123,10 @@ impl<'a> Draft<'a> {
                     self.entries[at].after = old;
                     self.entries[at].rows.truncate(rows);
                 }
-                Some(Undo::Unique { key, old: Some(old) }) => {
+                Some(Undo::Unique { key, old: Previous::Said(old) }) => {
                     self.uniques.insert(key, old);
                 }
-                Some(Undo::Unique { key, old: None }) => {
+                Some(Undo::Unique { key, old: Previous::Unsaid }) => {
                     self.uniques.remove(&key);
                 }
                 Some(Undo::Count { key, delta }) => *self.counts.entry(key).or_default() -= delta,
@@ -212,10 +223,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    pub(super) fn entry(&self, id: RecordId) -> Option<&Entry> {
-        self.index.get(&id).map(|at| &self.entries[*at])
-    }
-
     fn note_links(&mut self, changes: Vec<RefChange>, after: &Record) {
         for change in changes {
             let key = LinkKey {
@@ -241,7 +248,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn set_holder(&mut self, key: UniqueKey, holder: Option<RecordId>) {
-        let old = self.uniques.insert(key.clone(), holder);
+        let old = self.uniques.insert(key.clone(), holder).map_or(Previous::Unsaid, Previous::Said);
         self.undo.push(Undo::Unique { key, old });
     }
 

@@ -48,7 +48,13 @@ impl From<Fault> for Halt {
 }
 
 /// A refusal about a record that the caller may know of.
-pub(super) fn refusal(record: &Record, event: &str, status: u16, code: &str, reason: impl Into<String>) -> Box<Refusal> {
+pub(super) fn refusal(
+    record: &Record,
+    event: &str,
+    status: u16,
+    code: &str,
+    reason: impl Into<String>,
+) -> Box<Refusal> {
     Box::new(Refusal {
         status,
         code: code.into(),

@@ -25,8 +25,7 @@ pub(super) struct Inputs {
 
 /// Read what was given as a row's inputs. The error is a sentence for the caller.
 pub(super) fn read(row: &Row, creating: bool, given: Given) -> Result<Inputs, String> {
-    let mut inputs =
-        Inputs { values: vec![Value::Null; row.inputs.len()], given: vec![false; row.inputs.len()] };
+    let mut inputs = Inputs { values: vec![Value::Null; row.inputs.len()], given: vec![false; row.inputs.len()] };
     let find = |name: &str| {
         row.inputs.iter().position(|input| *input.field.name == *name).ok_or_else(|| {
             let known: Vec<&str> = row.inputs.iter().map(|input| &*input.field.name).collect();
@@ -65,7 +64,9 @@ pub(super) fn read(row: &Row, creating: bool, given: Given) -> Result<Inputs, St
         }
         let needed = match input.take {
             // At creation a field must come to have a value; later an absent one leaves it as it is.
-            Some(slot) => creating && !field.nullable && field.default.is_none() && !row.set.iter().any(|(set, _)| *set == slot),
+            Some(slot) => {
+                creating && !field.nullable && field.default.is_none() && !row.set.iter().any(|(set, _)| *set == slot)
+            }
             None => !field.nullable && field.default.is_none(),
         };
         if needed {
@@ -98,7 +99,7 @@ pub(super) fn read_parts(fields: &[Field], json: &Json) -> Result<Vec<Value>, St
 }
 
 /// One value of a declared field.
-pub fn from_json(field: &Field, json: &Json) -> Result<Value, String> {
+pub(super) fn from_json(field: &Field, json: &Json) -> Result<Value, String> {
     let value = if json.is_null() { Value::Null } else { typed(&field.name, &field.ty, json)? };
     fits(field, &value)?;
     Ok(value)

@@ -20,11 +20,7 @@ pub(super) fn update(draft: &mut Draft, before: Option<&Record>, after: &Record,
         if old == new {
             continue;
         }
-        let key = |parts| UniqueKey {
-            lifecycle: Arc::clone(&lifecycle.name),
-            unique: Arc::clone(&unique.name),
-            parts,
-        };
+        let key = |parts| UniqueKey { lifecycle: Arc::clone(&lifecycle.name), unique: Arc::clone(&unique.name), parts };
         // A key without `in` is for ever: whoever had it first keeps it, even when its field changes.
         if let (Some(parts), true) = (old, unique.within.is_some()) {
             draft.set_holder(key(parts), None);
@@ -32,7 +28,9 @@ pub(super) fn update(draft: &mut Draft, before: Option<&Record>, after: &Record,
         if let Some(parts) = new {
             let key = key(parts);
             match draft.holder(&key)? {
-                Some(holder) if holder != after.id => return Err(clash(draft, before, after, event, holder, &unique.clash)?),
+                Some(holder) if holder != after.id => {
+                    return Err(clash(draft, before, after, event, holder, &unique.clash)?);
+                }
                 Some(_) => {}
                 None => draft.set_holder(key, Some(after.id)),
             }

@@ -17,7 +17,8 @@ mod timers;
 mod work;
 
 pub use changes::{
-    AuditEntry, Changes, Decision, Effect, LedgerMove, NewPayload, NoOp, NoOpReason, Question, RecordChange, Refusal, Account,
+    Account, AuditEntry, Changes, Decision, Effect, LedgerMove, NewPayload, NoOp, NoOpReason, Question, RecordChange,
+    Refusal,
 };
 pub use operation::{Answer, Call, Create, ErrorReport, Operation};
 pub use run::decide;

@@ -65,12 +65,7 @@ pub(super) struct PlannedCause {
 }
 
 /// Weigh a row whose states fit. `record` is as it was; at creation, with its defaults.
-pub(super) fn weigh(
-    draft: &Draft,
-    record: &Record,
-    row: &Row,
-    occasion: Occasion,
-) -> Step<Result<Plan, NotTaken>> {
+pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasion) -> Step<Result<Plan, NotTaken>> {
     let inputs = match input::read(row, occasion.creating, occasion.given) {
         Ok(inputs) => inputs,
         Err(reason) => {

@@ -15,7 +15,7 @@ use super::timers::{Due, first_due};
 use super::work::{Done, end_execution, not_found};
 use crate::expr::{Fault, FaultKind};
 use crate::model::{Definitions, EventKind};
-use crate::record::{Execution, ExecutionStatus, Record, Token};
+use crate::record::{Abort, Execution, ExecutionStatus, Record, Token};
 use crate::time::Time;
 use crate::value::RecordId;
 
@@ -141,17 +141,24 @@ impl Run<'_> {
             return Err(Halt::Refuse(lease_lost(&record, event, token)));
         }
         if record.awaits_finish() {
-            let mut refusal = refusal(&record, event, 409, "already_committed", "the effect has landed; only the finish is left");
+            let mut refusal =
+                refusal(&record, event, 409, "already_committed", "the effect has landed; only the finish is left");
             refusal.committed = record.committed;
             return Err(Halt::Refuse(refusal));
         }
         let occasion = Occasion { caller: Caller::Key(token), given, ..engine_event(event) };
         match self.fire(id, occasion)? {
             Ok(_) => self.follow_up(0),
-            Err(NotTaken::State) => no(409, "wrong_state", format!("`{event}` is not taken in {}", record.state_name())),
-            Err(NotTaken::Caller) => no(403, "not_allowed", format!("`{event}` is not for this caller in {}", record.state_name())),
+            Err(NotTaken::State) => {
+                no(409, "wrong_state", format!("`{event}` is not taken in {}", record.state_name()))
+            }
+            Err(NotTaken::Caller) => {
+                no(403, "not_allowed", format!("`{event}` is not for this caller in {}", record.state_name()))
+            }
             Err(NotTaken::Input(reason)) => no(422, "bad_input", reason),
-            Err(NotTaken::Guard) => no(409, "not_taken", format!("no row of `{event}` holds in {}", record.state_name())),
+            Err(NotTaken::Guard) => {
+                no(409, "not_taken", format!("no row of `{event}` holds in {}", record.state_name()))
+            }
         }
     }
 
@@ -180,7 +187,8 @@ impl Run<'_> {
                 self.draft.put(spent)?;
                 let due: Vec<u16> =
                     record.timers.iter().filter(|timer| timer.due <= now).map(|timer| timer.row).collect();
-                self.fire_timers(id, &due)?;
+                // Not taken is no refusal here: the timers were there to offer the event.
+                let _ = self.fire_timers(id, &due)?;
                 self.follow_up(0)
             }
         }
@@ -264,7 +272,12 @@ fn is_engine_call(call: &Call) -> bool {
 fn marks_stuck(call: &Call) -> bool {
     matches!(
         call,
-        Call::Due { .. } | Call::Lost { .. } | Call::Lease { .. } | Call::Fail { .. } | Call::Yield { .. } | Call::Finish { .. }
+        Call::Due { .. }
+            | Call::Lost { .. }
+            | Call::Lease { .. }
+            | Call::Fail { .. }
+            | Call::Yield { .. }
+            | Call::Finish { .. }
     )
 }
 
@@ -283,11 +296,17 @@ fn stuck(definitions: &Definitions, snapshot: &Snapshot, operation: &Operation, 
     let mut draft = Draft::new(definitions, snapshot, operation, now);
     let mut aside = (**record).clone();
     aside.stuck = Some(why.into());
-    let leased = aside.execution.as_ref().is_some_and(|execution| {
-        matches!(execution.status, ExecutionStatus::Leased | ExecutionStatus::InProgress)
-    });
-    if leased && !matches!(operation.call, Call::Due { .. }) || first_due(record, now) == Some(Due::Lease) && leased {
-        end_execution(&mut draft, &mut aside, ExecutionStatus::Aborted, Some("fault".into()));
+    let leased = aside
+        .execution
+        .as_ref()
+        .is_some_and(|execution| matches!(execution.status, ExecutionStatus::Leased | ExecutionStatus::InProgress));
+    let ends_lease = match operation.call {
+        Call::Due { .. } => first_due(record, now) == Some(Due::Lease),
+        _ => true,
+    };
+    if leased && ends_lease {
+        let abort = Abort { code: "fault".into(), retryable: false };
+        end_execution(&mut draft, &mut aside, ExecutionStatus::Aborted, Some(abort));
     }
     match draft.put(aside) {
         Ok(()) => answer(draft, Outcome::Changed(id), now),
@@ -304,7 +323,12 @@ fn faulted(call: &Call, fault: &Fault) -> Box<Refusal> {
         Call::Heartbeat { record, .. } => (Some(*record), "heartbeat"),
         _ => (None, "time"),
     };
-    let mut refusal = super::halt::refusal_of_call(event, 422, "fault", format!("the lifecycle cannot carry this out: {}", fault.kind));
+    let mut refusal = super::halt::refusal_of_call(
+        event,
+        422,
+        "fault",
+        format!("the lifecycle cannot carry this out: {}", fault.kind),
+    );
     refusal.record = record;
     refusal
 }

@@ -198,8 +198,16 @@ pub(super) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefCha
         if old.is_empty() && new.is_empty() {
             continue;
         }
-        changes.extend(old.iter().filter(|id| !new.contains(id)).map(|id| RefChange { slot, target: *id, added: false }));
-        changes.extend(new.iter().filter(|id| !old.contains(id)).map(|id| RefChange { slot, target: *id, added: true }));
+        changes.extend(old.iter().filter(|id| !new.contains(id)).map(|id| RefChange {
+            slot,
+            target: *id,
+            added: false,
+        }));
+        changes.extend(new.iter().filter(|id| !old.contains(id)).map(|id| RefChange {
+            slot,
+            target: *id,
+            added: true,
+        }));
     }
     changes
 }

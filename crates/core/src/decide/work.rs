@@ -16,7 +16,7 @@ use super::snapshot::{CountKey, Key, key_parts, queue_of};
 use crate::bounds;
 use crate::expr::{Env, eval};
 use crate::model::{ErrorTable, Ready};
-use crate::record::{Execution, ExecutionStatus, Record, Token, WorkError};
+use crate::record::{Abort, Execution, ExecutionStatus, Record, Token, WorkError};
 use crate::time::Duration;
 use crate::value::{RecordId, Value};
 
@@ -35,7 +35,7 @@ enum Standing {
     Live,
     Committed,
     Done,
-    Aborted(Option<Arc<str>>),
+    Aborted(Option<Abort>),
 }
 
 impl Run<'_> {
@@ -179,8 +179,8 @@ impl Run<'_> {
             self.draft.effects.push(Effect { record: id, execution: execution.id, token, result: result.clone() });
         }
         self.draft.put(committed)?;
-        let taken = self.must_take(id, "commit", &typed, None)?;
-        if !taken.moved {
+        let stayed = !self.must_take(id, "commit", &typed, None)?.moved;
+        if stayed {
             let mut waiting = (*self.draft.expect(id)?).clone();
             if let Some(execution) = &mut waiting.execution {
                 execution.finish_moves = true;
@@ -229,15 +229,16 @@ impl Run<'_> {
                 refusal.committed = Some(token);
                 return Err(Halt::Refuse(refusal));
             }
-            Standing::Aborted(code) if code.as_deref() == Some(&*report.code) => return Ok(Done::Repeated),
+            Standing::Aborted(Some(abort)) if abort.code == report.code => return Ok(Done::Repeated),
             Standing::Aborted(_) => return Err(Halt::Refuse(lease_lost(&record, event, token))),
         }
         let error = classed(&record.lifecycle.errors, report);
+        let abort = Abort { code: Arc::clone(&error.code), retryable: error.retryable };
         let mut failed = (*record).clone();
         if event != "lost" {
             begin(&self.draft, &mut failed);
         }
-        end_execution(&mut self.draft, &mut failed, ExecutionStatus::Aborted, Some(Arc::clone(&error.code)));
+        end_execution(&mut self.draft, &mut failed, ExecutionStatus::Aborted, Some(abort));
         self.draft.put(failed)?;
         self.must_take(id, "fail", &[], Some(&error))?;
         self.follow_up(0)?;
@@ -354,12 +355,12 @@ fn begin(draft: &Draft, record: &mut Record) -> bool {
 }
 
 /// DONE or ABORTED: the lease no longer counts, and its work key is free for the next.
-pub(super) fn end_execution(draft: &mut Draft, record: &mut Record, status: ExecutionStatus, code: Option<Arc<str>>) {
+pub(super) fn end_execution(draft: &mut Draft, record: &mut Record, status: ExecutionStatus, aborted: Option<Abort>) {
     let now = draft.now;
     let Some(execution) = &mut record.execution else { return };
     execution.status = status;
     execution.finished_at = Some(now);
-    execution.aborted = code;
+    execution.aborted = aborted;
     execution.finish_moves = false;
     if let Some(parts) = execution.key.take() {
         draft.add_count(work_count(record, parts), -1);
@@ -386,7 +387,7 @@ fn classed(table: &ErrorTable, report: &ErrorReport) -> WorkError {
         code: cut(&report.code),
         message: cut(&report.message),
         retryable,
-        retry_after: report.retry_after.filter(|delay| *delay >= Duration::ZERO),
+        retry_after: report.retry_after.map(|delay| delay.clamp(Duration::ZERO, bounds::RETRY_AFTER)),
     }
 }
 
