@@ -10,6 +10,7 @@ pub mod draw;
 pub mod expr;
 mod load;
 pub mod model;
+pub mod project;
 pub mod record;
 pub mod syntax;
 pub mod time;
