@@ -30,7 +30,12 @@ pub enum Kind {
     Call(Function, Vec<Expr>),
     List(Vec<Expr>),
     /// `range.all(x, body)` and its kin; the variable is the local of that number.
-    Comprehension { how: Comprehension, range: Box<Expr>, local: u16, body: Box<Expr> },
+    Comprehension {
+        how: Comprehension,
+        range: Box<Expr>,
+        local: u16,
+        body: Box<Expr>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -83,12 +88,24 @@ pub enum Function {
 }
 
 /// A value reached from a root by hops from record to record.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Path {
     pub root: Root,
     /// Each step reads from the record that stands before it; null reaches through (null's field is a fault).
     pub steps: Vec<Step>,
+    /// The steps, by index, before which the value may be null as far as the expression itself shows: what the
+    /// checker must prove. No part of what the path is, so it neither compares nor is hashed.
+    #[serde(skip)]
+    pub doubtful: Vec<u8>,
 }
+
+impl PartialEq for Path {
+    fn eq(&self, other: &Self) -> bool {
+        self.root == other.root && self.steps == other.steps
+    }
+}
+
+impl Eq for Path {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Root {
@@ -100,7 +117,10 @@ pub enum Root {
     Result(u16),
     Error(ErrorPart),
     /// By index of the check and of the part of its answer.
-    Answer { check: u16, part: u16 },
+    Answer {
+        check: u16,
+        part: u16,
+    },
     /// By index into `[refs]`: a ref, or null where no record has the key.
     Lookup(u16),
     /// By index into `[links]`: a list of refs, in creation order.
@@ -114,7 +134,10 @@ pub enum Root {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Step {
     /// By name, with the slot it has in the version that was checked; a record of another version is asked by name.
-    Field { name: Arc<str>, slot: Slot },
+    Field {
+        name: Arc<str>,
+        slot: Slot,
+    },
     Id,
     State,
     Owner,
