@@ -39,11 +39,12 @@ pub(super) fn may_read(draft: &Draft, record: &Record, actor: &Actor, token: Opt
 /// Whether a row is for this caller.
 pub(super) fn is_for(draft: &Draft, row: &Row, record: &Record, caller: Caller) -> Step<bool> {
     let actor = &draft.operation.actor;
+    // A key that may only look moves nothing, not even its own owner's records.
+    if matches!(caller, Caller::Key(_)) && !actor.may_write() {
+        return Ok(false);
+    }
     if row.by.is_empty() {
-        return Ok(match caller {
-            Caller::Record | Caller::Engine => true,
-            Caller::Key(_) => actor.may_write(),
-        });
+        return Ok(true);
     }
     for by in &row.by {
         if admits(draft, by, record, actor, caller)? {

@@ -48,21 +48,23 @@ pub struct Matrix {
     trials: Vec<Trial>,
     create: Map<String, Json>,
     payload: Option<Vec<u8>>,
+    /// Whether what another record makes must point at a record that is there.
+    points: bool,
 }
 
 impl Matrix {
     /// The matrix of a shipped lifecycle. Alice owns its records. `spawned` is what another record gives when it makes
     /// one: names and expressions.
     pub fn new(system: &str, lifecycle: &str, spawned: &[(&str, &str)], dress: impl FnOnce(Stage) -> Stage) -> Self {
-        let events: Vec<String> = systems::load(system)
-            .get(lifecycle)
-            .unwrap_or_else(|| panic!("{system} has no {lifecycle}"))
+        let definitions = systems::load(system);
+        let own = definitions.get(lifecycle).unwrap_or_else(|| panic!("{system} has no {lifecycle}"));
+        let events: Vec<String> = own
             .events
             .iter()
             .filter(|event| event.kind == EventKind::Called)
             .map(|event| event.name.to_string())
             .collect();
-        let text = puppet(lifecycle, &events, spawned);
+        let text = puppet(own, &events, spawned);
         let stage = dress(Stage::new(systems::load_with(system, &[("puppet.toml", &text)])));
         let callers = vec![
             Caller { name: "owner", actor: user("alice") },
@@ -81,6 +83,7 @@ impl Matrix {
             trials,
             create: Map::new(),
             payload: None,
+            points: spawned.iter().any(|(_, expression)| expression.contains("record.target")),
         }
     }
 
@@ -155,7 +158,7 @@ impl Matrix {
             cells.push((caller.name.to_owned(), cell_of(&outcome.decision, &stage, None)));
         }
         // A real record to point to, where the new one must point at something.
-        let (mut stage, target) = match self.scenes.first() {
+        let (mut stage, target) = match self.scenes.first().filter(|_| self.points) {
             Some(scene) => (scene.stage.clone(), Some(scene.cast.record)),
             None => (self.stage.clone(), None),
         };
@@ -170,7 +173,10 @@ impl Matrix {
     }
 
     fn puppet(&self, stage: &mut Stage, target: Option<RecordId>) -> RecordId {
-        let attempt = stage.create(PUPPET, &operator("olga")).owner(PUPPETEER);
+        let mut attempt = stage.create(PUPPET, &operator("olga")).owner(PUPPETEER);
+        if let Some(bytes) = &self.payload {
+            attempt = attempt.payload(bytes);
+        }
         match target {
             Some(target) => attempt.with("target", target.to_string()).ok(),
             None => attempt.ok(),

@@ -8,7 +8,7 @@ use super::{created, last_chance, queued, retrying, running};
 
 /// Typed from the requirement: its transitions, who may ask for them, and nothing else.
 const ALLOWED: &[Allowed<'static>] = &[
-    ("nothing", "create", "owner, operator, stranger, worker", "CREATED"),
+    ("nothing", "create", "owner, operator, stranger, worker, record", "CREATED"),
     ("CREATED", "submit", "owner", "QUEUED"),
     ("CREATED", "cancel", "owner, operator", "FAILED"),
     ("QUEUED", "lease", "worker", "RUNNING"),

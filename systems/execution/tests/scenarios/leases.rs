@@ -148,7 +148,7 @@ fn tokens_grow_and_are_never_reused() {
     stage.heartbeat(&old).lease_lost();
     stage.start(&old).lease_lost();
     stage.commit(&old, json!(null)).lease_lost();
-    stage.give_back(&old).lease_lost();
+    stage.fail(&old, "HICCUP").lease_lost();
     assert_eq!(stage.status(&new), Leased, "the old token moved the new execution");
     stage.commit(&new, json!(null)).ok();
 }

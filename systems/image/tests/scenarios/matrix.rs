@@ -8,7 +8,7 @@ use super::{alice, dead, dressed, failed, grant, image, queued, running, user_ro
 
 /// Typed from the requirement.
 const JOB: &[Allowed<'static>] = &[
-    ("nothing", "create", "owner", "queued"),
+    ("nothing", "create", "owner, record", "queued"),
     ("queued", "lease", "worker", "running"),
     ("queued", "block", "moderator", "rejected"),
     ("running: first try", "commit", "worker", "completed"),
@@ -84,8 +84,9 @@ fn every_state_event_and_caller_of_an_asset() {
         stage.commit(&lease, image()).ok();
         stage.linked(lease.record, "image.asset", "job")[0]
     };
-    Matrix::new("image", "image.asset", &[], with_credits)
-        .given(Map::from_iter([("url".to_owned(), json!("originals/x"))]), None)
+    let spawned =
+        [("job", "record.target.job"), ("url", "'originals/x'"), ("sha256", "'ab'"), ("bytes", "1")];
+    Matrix::new("image", "image.asset", &spawned, with_credits)
         .scene("stored", stored)
         .scene("removed", |stage| {
             let id = stored(stage);
