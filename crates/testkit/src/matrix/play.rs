@@ -185,19 +185,20 @@ impl Matrix {
 
     fn cells(&self, scene: &Scene, trial: &Trial) -> Vec<(String, Cell)> {
         let record = scene.cast.record;
-        let own = scene.cast.lease.as_ref().map_or(Token(0), |lease| lease.token);
+        let own = Token(scene.stage.record(record).attempt);
         let play = |actor: &Actor, call: Call| {
             let mut stage = scene.stage.clone();
             let outcome = stage.attempt(actor, call).outcome();
             cell_of(&outcome.decision, &stage, Some(record))
         };
-        // What carries a token is tried with the right one and with another.
+        let by_all = |call: &dyn Fn() -> Call| -> Vec<(String, Cell)> {
+            self.callers.iter().map(|caller| (caller.name.to_owned(), play(&caller.actor, call()))).collect()
+        };
+        // What carries a token is tried with the right one by everybody, and by a worker with another.
         let worked = |call: &dyn Fn(Token) -> Call| {
-            let by = worker("w1");
-            vec![
-                ("worker".to_owned(), play(&by, call(own))),
-                ("other token".to_owned(), play(&by, call(Token(own.0 + 1)))),
-            ]
+            let mut cells = by_all(&|| call(own));
+            cells.push(("other token".to_owned(), play(&worker("w1"), call(Token(own.0 + 1)))));
+            cells
         };
         match trial {
             Trial::Fire { event, input } => {
@@ -220,8 +221,7 @@ impl Matrix {
                 cells
             }
             Trial::Lease => {
-                let call = Call::Lease { record, worker: "w1".into(), lease: None, start: false };
-                vec![("worker".to_owned(), play(&worker("w1"), call))]
+                by_all(&|| Call::Lease { record, worker: "w1".into(), lease: None, start: false })
             }
             Trial::Commit { result, finish } => {
                 worked(&|token| Call::Commit { record, token, result: result.clone(), finish: *finish })
