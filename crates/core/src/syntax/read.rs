@@ -27,7 +27,16 @@ pub(crate) struct Reader<'a> {
     pub(crate) out: &'a mut Vec<Diagnostic>,
 }
 
-impl<'a> Reader<'a> {
+/// What to do where there are too many of something.
+fn help_for(code: &str) -> &'static str {
+    match code {
+        "too-many-entries" => "say it with fewer entries, or spread them over several rows",
+        "too-many-fields" => "keep what belongs together in one `json` field, or split the lifecycle in two",
+        _ => "split the lifecycle in two that refer to each other",
+    }
+}
+
+impl Reader<'_> {
     pub(crate) fn span<T>(&self, node: &Spanned<T>) -> Span {
         Span::new(self.file, node.span())
     }
@@ -41,8 +50,10 @@ impl<'a> Reader<'a> {
         // One quote, three, or three and the line end that TOML drops; none for a bare key.
         let content = [0, 1, 3, 4, 5]
             .into_iter()
-            .find(|offset| raw.get(*offset..).is_some_and(|rest| rest.starts_with(text)) && raw.len() <= offset + text.len() + 3)
-            .and_then(|offset| at.start.checked_add(offset as u32));
+            .find(|offset| {
+                raw.get(*offset..).is_some_and(|rest| rest.starts_with(text)) && raw.len() <= offset + text.len() + 3
+            })
+            .and_then(|offset| at.start.checked_add(u32::try_from(offset).ok()?));
         Text { text: text.into(), place: Place { whole: at, content } }
     }
 
@@ -69,12 +80,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn get<'t>(&self, table: Table<'t>, key: &str) -> Option<&'t Node<'t>> {
+    pub(crate) fn get<'t>(table: Table<'t>, key: &str) -> Option<&'t Node<'t>> {
         table.entries.iter().find(|(name, _)| *name.get_ref() == key).map(|(_, value)| value)
     }
 
     pub(crate) fn required<'t>(&mut self, table: Table<'t>, key: &str, help: &str) -> Option<&'t Node<'t>> {
-        let found = self.get(table, key);
+        let found = Self::get(table, key);
         if found.is_none() {
             self.report(
                 Diagnostic::error("missing-key", table.at, format!("{} needs the key `{key}`", table.what))
@@ -112,12 +123,12 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn text_at(&mut self, table: Table, key: &str) -> Option<Text> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         self.text(node, &format!("`{key}`"))
     }
 
     pub(crate) fn flag(&mut self, table: Table, key: &str) -> Option<Span> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         match node.get_ref() {
             DeValue::Boolean(true) => Some(self.span(node)),
             DeValue::Boolean(false) => None,
@@ -134,7 +145,11 @@ impl<'a> Reader<'a> {
             DeValue::String(_) => self.text(node, what).into_iter().collect(),
             DeValue::Array(items) => {
                 self.bounded(items.len(), node, what);
-                items.iter().take(bounds::FIELDS).filter_map(|item| self.text(item, &format!("each entry of {what}"))).collect()
+                items
+                    .iter()
+                    .take(bounds::FIELDS)
+                    .filter_map(|item| self.text(item, &format!("each entry of {what}")))
+                    .collect()
             }
             _ => {
                 self.wrong_kind(node, what, "a string or an array of strings");
@@ -144,7 +159,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn texts_at(&mut self, table: Table, key: &str) -> Option<At<Vec<Text>>> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         Some(At { value: self.texts(node, &format!("`{key}`")), at: self.span(node) })
     }
 
@@ -152,18 +167,18 @@ impl<'a> Reader<'a> {
         if let DeValue::Table(entries) = node.get_ref() {
             return Some(Table { entries, at: self.span(node), what });
         }
-        self.wrong_kind(node, what, "a table");
+        self.wrong_kind(node, what, "a table, as { key = value }");
         None
     }
 
     pub(crate) fn table_at<'t>(&mut self, table: Table<'t>, key: &str, what: &'static str) -> Option<Table<'t>> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         self.table(node, what)
     }
 
     /// An array of tables, each an entry of a row.
     pub(crate) fn tables_at<'t>(&mut self, table: Table<'t>, key: &str, what: &'static str) -> Vec<Table<'t>> {
-        let Some(node) = self.get(table, key) else { return Vec::new() };
+        let Some(node) = Self::get(table, key) else { return Vec::new() };
         let DeValue::Array(items) = node.get_ref() else {
             self.wrong_kind(node, &format!("`{key}`"), "an array of tables");
             return Vec::new();
@@ -182,7 +197,7 @@ impl<'a> Reader<'a> {
             self.report(
                 Diagnostic::error(code, at, format!("{count} {what}; at most {bound} are allowed"))
                     .label("too many")
-                    .help("split it"),
+                    .help(help_for(code)),
             );
         }
     }
@@ -200,7 +215,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn count_at(&mut self, table: Table, key: &str) -> Option<At<u32>> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         let value = self.int(node, &format!("`{key}`"))?;
         match u32::try_from(value) {
             Ok(value) if value > 0 => Some(At { value, at: self.span(node) }),
@@ -242,7 +257,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn literal_at(&mut self, table: Table, key: &str) -> Option<At<Literal>> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         self.literal(node, &format!("`{key}`"))
     }
 
@@ -266,7 +281,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn expression_at(&mut self, table: Table, key: &str) -> Option<Text> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         self.expression(node, &format!("`{key}`"))
     }
 

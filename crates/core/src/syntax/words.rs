@@ -6,7 +6,7 @@ use super::ast::{Answer, At, Go, Text};
 use super::read::{Reader, Table};
 use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
-use crate::time::Duration;
+use crate::time::{Duration, TimeError};
 
 /// `[A-Za-z][A-Za-z0-9_]*`: states, fields, events and every other name a file gives.
 pub(crate) fn is_name(text: &str) -> bool {
@@ -83,7 +83,8 @@ impl Reader<'_> {
         let mut halves = whole.split("->");
         let (left, right, extra) = (halves.next().unwrap_or_default(), halves.next(), halves.next());
         if extra.is_some() {
-            let second = whole.find("->").and_then(|first| whole[first + 2..].find("->").map(|at| first + 2 + at)).unwrap_or(0);
+            let second =
+                whole.find("->").and_then(|first| whole[first + 2..].find("->").map(|at| first + 2 + at)).unwrap_or(0);
             self.invalid_go(text.part(second..second + 2), "a row goes to one state: one `->` only");
             return None;
         }
@@ -119,7 +120,11 @@ impl Reader<'_> {
             let lead = piece.len() - piece.trim_start().len();
             let at = text.part(start + lead..start + lead + name.len().max(1));
             if !is_name(name) {
-                let why = if name.is_empty() { "a state's name is missing".into() } else { format!("`{name}` is not a name") };
+                let why = if name.is_empty() {
+                    "a state's name is missing".into()
+                } else {
+                    format!("`{name}` is not a name")
+                };
                 self.invalid_go(at, &why);
                 return None;
             }
@@ -167,11 +172,15 @@ impl Reader<'_> {
         match text.text.parse::<Duration>() {
             Ok(duration) if duration > Duration::ZERO => Some(duration),
             Ok(_) => {
-                self.invalid_duration(text, "must be longer than nothing");
+                self.invalid_duration(text, "nothing would ever be in time");
                 None
             }
-            Err(error) => {
-                self.invalid_duration(text, &error.to_string());
+            Err(TimeError::TooLong(_)) => {
+                self.invalid_duration(text, "too long");
+                None
+            }
+            Err(_) => {
+                self.invalid_duration(text, "a number and a unit are needed");
                 None
             }
         }
@@ -184,7 +193,7 @@ impl Reader<'_> {
 
     fn invalid_duration(&mut self, text: &Text, why: &str) {
         self.report(
-            Diagnostic::error("invalid-duration", text.at(), format!("`{}` is not a duration", text.text))
+            Diagnostic::error("invalid-duration", text.at(), format!("`{}` cannot be a duration here", text.text))
                 .label(why)
                 .help("write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\""),
         );
@@ -219,9 +228,13 @@ impl Reader<'_> {
                 // `id` is a slice of the text: the distance of their starts is its offset.
                 let offset = id.as_ptr() as usize - text.text.as_ptr() as usize;
                 self.report(
-                    Diagnostic::error("invalid-rule", text.part(offset..offset + id.len()), format!("`{id}` is not a rule id"))
-                        .label("not a rule id")
-                        .help("write capitals, a hyphen and a number, as \"DOC-5\"; several with spaces between"),
+                    Diagnostic::error(
+                        "invalid-rule",
+                        text.part(offset..offset + id.len()),
+                        format!("`{id}` is not a rule id"),
+                    )
+                    .label("not a rule id")
+                    .help("write capitals, a hyphen and a number, as \"DOC-5\"; several with spaces between"),
                 );
             }
         }

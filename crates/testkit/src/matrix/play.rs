@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use onceward_core::decide::{Call, Decision, ErrorReport};
+use onceward_core::decide::{Call, Decision, ErrorReport, next_due};
 use onceward_core::model::EventKind;
 use onceward_core::record::{Actor, Token};
 use onceward_core::value::RecordId;
@@ -48,21 +48,23 @@ pub struct Matrix {
     trials: Vec<Trial>,
     create: Map<String, Json>,
     payload: Option<Vec<u8>>,
+    /// Whether what another record makes must point at a record that is there.
+    points: bool,
 }
 
 impl Matrix {
     /// The matrix of a shipped lifecycle. Alice owns its records. `spawned` is what another record gives when it makes
     /// one: names and expressions.
     pub fn new(system: &str, lifecycle: &str, spawned: &[(&str, &str)], dress: impl FnOnce(Stage) -> Stage) -> Self {
-        let events: Vec<String> = systems::load(system)
-            .get(lifecycle)
-            .unwrap_or_else(|| panic!("{system} has no {lifecycle}"))
+        let definitions = systems::load(system);
+        let own = definitions.get(lifecycle).unwrap_or_else(|| panic!("{system} has no {lifecycle}"));
+        let events: Vec<String> = own
             .events
             .iter()
             .filter(|event| event.kind == EventKind::Called)
             .map(|event| event.name.to_string())
             .collect();
-        let text = puppet(lifecycle, &events, spawned);
+        let text = puppet(own, &events, spawned);
         let stage = dress(Stage::new(systems::load_with(system, &[("puppet.toml", &text)])));
         let callers = vec![
             Caller { name: "owner", actor: user("alice") },
@@ -81,6 +83,7 @@ impl Matrix {
             trials,
             create: Map::new(),
             payload: None,
+            points: spawned.iter().any(|(_, expression)| expression.contains("record.target")),
         }
     }
 
@@ -113,7 +116,7 @@ impl Matrix {
         self.trials.push(Trial::Commit { result: result.clone(), finish: false });
         self.trials.push(Trial::Commit { result: result.clone(), finish: true });
         self.trials.push(Trial::Finish);
-        self.trials.extend(codes.iter().map(|code| Trial::Fail { code: (*code).to_owned() }));
+        self.trials.extend(codes.iter().map(|code| Trial::Fail { code: (*code).to_owned(), retryable: None }));
         self.trials.extend([Trial::Yield, Trial::Lost]);
         self
     }
@@ -155,7 +158,7 @@ impl Matrix {
             cells.push((caller.name.to_owned(), cell_of(&outcome.decision, &stage, None)));
         }
         // A real record to point to, where the new one must point at something.
-        let (mut stage, target) = match self.scenes.first() {
+        let (mut stage, target) = match self.scenes.first().filter(|_| self.points) {
             Some(scene) => (scene.stage.clone(), Some(scene.cast.record)),
             None => (self.stage.clone(), None),
         };
@@ -170,7 +173,10 @@ impl Matrix {
     }
 
     fn puppet(&self, stage: &mut Stage, target: Option<RecordId>) -> RecordId {
-        let attempt = stage.create(PUPPET, &operator("olga")).owner(PUPPETEER);
+        let mut attempt = stage.create(PUPPET, &operator("olga")).owner(PUPPETEER);
+        if let Some(bytes) = &self.payload {
+            attempt = attempt.payload(bytes);
+        }
         match target {
             Some(target) => attempt.with("target", target.to_string()).ok(),
             None => attempt.ok(),
@@ -179,19 +185,20 @@ impl Matrix {
 
     fn cells(&self, scene: &Scene, trial: &Trial) -> Vec<(String, Cell)> {
         let record = scene.cast.record;
-        let own = scene.cast.lease.as_ref().map_or(Token(0), |lease| lease.token);
+        let own = Token(scene.stage.record(record).attempt);
         let play = |actor: &Actor, call: Call| {
             let mut stage = scene.stage.clone();
             let outcome = stage.attempt(actor, call).outcome();
             cell_of(&outcome.decision, &stage, Some(record))
         };
-        // What carries a token is tried with the right one and with another.
+        let by_all = |call: &dyn Fn() -> Call| -> Vec<(String, Cell)> {
+            self.callers.iter().map(|caller| (caller.name.to_owned(), play(&caller.actor, call()))).collect()
+        };
+        // What carries a token is tried with the right one by everybody, and by a worker with another.
         let worked = |call: &dyn Fn(Token) -> Call| {
-            let by = worker("w1");
-            vec![
-                ("worker".to_owned(), play(&by, call(own))),
-                ("other token".to_owned(), play(&by, call(Token(own.0 + 1)))),
-            ]
+            let mut cells = by_all(&|| call(own));
+            cells.push(("other token".to_owned(), play(&worker("w1"), call(Token(own.0 + 1)))));
+            cells
         };
         match trial {
             Trial::Fire { event, input } => {
@@ -214,16 +221,16 @@ impl Matrix {
                 cells
             }
             Trial::Lease => {
-                let call = Call::Lease { record, worker: "w1".into(), lease: None, start: false };
-                vec![("worker".to_owned(), play(&worker("w1"), call))]
+                by_all(&|| Call::Lease { record, worker: "w1".into(), lease: None, start: false })
             }
             Trial::Commit { result, finish } => {
                 worked(&|token| Call::Commit { record, token, result: result.clone(), finish: *finish })
             }
             Trial::Finish => worked(&|token| Call::Finish { record, token }),
-            Trial::Fail { code } => worked(&|token| {
+            Trial::Fail { code, retryable } => worked(&|token| {
                 let (code, message) = (code.as_str().into(), "it failed".into());
-                Call::Fail { record, token, error: ErrorReport { code, message, retryable: None, retry_after: None } }
+                let error = ErrorReport { code, message, retryable: *retryable, retry_after: None };
+                Call::Fail { record, token, error }
             }),
             Trial::Yield => worked(&|token| Call::Yield { record, token }),
             Trial::Lost => vec![("engine".to_owned(), play(&Actor::engine(), Call::Lost { record, token: own }))],
@@ -236,9 +243,7 @@ impl Matrix {
 fn wait(scene: &Scene) -> Cell {
     let mut stage = scene.stage.clone();
     let record = stage.record(scene.cast.record);
-    let lease = record.live_execution().map(|execution| execution.expires_at);
-    let timer = record.timers.iter().map(|timer| timer.due).min().filter(|_| !record.awaits_finish());
-    let Some(due) = lease.into_iter().chain(timer).min() else { return Cell::None };
+    let Some(due) = next_due(&record) else { return Cell::None };
     if let Some(length) = due.since(stage.now()) {
         stage.doze_for(length.max(onceward_core::time::Duration::ZERO));
     }

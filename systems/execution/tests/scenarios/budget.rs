@@ -22,11 +22,12 @@ fn final_is_final() {
     let (winner, loser) = (stage.lease(won, "w1"), stage.lease(lost, "w1"));
     stage.commit(&winner, json!(null)).ok();
     stage.fail(&loser, "BROKEN").ok();
+    let ended = Some(stage.now());
     for (id, state, lease) in [(won, "SUCCEEDED", &winner), (lost, "FAILED", &loser)] {
         assert_eq!(stage.state(id), state);
-        assert_eq!(stage.record(id).finished_at, Some(stage.now()));
+        assert_eq!(stage.record(id).finished_at, ended);
         stage.try_lease(id, "w2").not_leasable();
-        stage.lost(lease).outcome();
+        stage.lost(lease).repeated();
         stage.heartbeat(lease).outcome().refusal();
         stage.pass("1h");
         assert_eq!(stage.state(id), state);
@@ -179,6 +180,6 @@ fn a_job_moves_only_by_its_executions() {
     let mut stage = stage();
     let id = job(&mut stage);
     for event in ["cancel", "fail_now", "succeed"] {
-        stage.fire(id, event, &user("alice")).not_taken("PENDING", event);
+        stage.fire(id, event, &user("alice")).refused(404, "no_such_event");
     }
 }

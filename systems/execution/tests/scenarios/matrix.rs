@@ -1,6 +1,6 @@
 //! Every state, every event, every caller.
 
-use onceward_testkit::matrix::{Allowed, Matrix};
+use onceward_testkit::matrix::{Allowed, Matrix, Trial};
 use serde_json::json;
 
 use super::{job, job_with_budget};
@@ -8,22 +8,23 @@ use super::{job, job_with_budget};
 /// Typed from the requirement: the derived job machine, and nothing else.
 const ALLOWED: &[Allowed<'static>] = &[
     ("nothing", "create", "owner, operator, stranger, worker, record", "PENDING"),
-    ("PENDING", "lease", "worker", "RUNNING"),
-    ("RUNNING: leased", "commit", "worker", "RUNNING"),
-    ("RUNNING: leased", "commit and finish", "worker", "SUCCEEDED"),
-    ("RUNNING: leased", "fail HICCUP", "worker", "FAILED"),
-    ("RUNNING: leased", "fail lost", "worker", "PENDING"),
-    ("RUNNING: leased", "yield", "worker", "PENDING"),
+    ("PENDING", "lease", "operator, worker", "RUNNING"),
+    ("RUNNING: leased", "commit", "operator, worker", "RUNNING"),
+    ("RUNNING: leased", "commit and finish", "operator, worker", "SUCCEEDED"),
+    ("RUNNING: leased", "fail HICCUP", "operator, worker", "FAILED"),
+    ("RUNNING: leased", "fail HICCUP for now", "operator, worker", "PENDING"),
+    ("RUNNING: leased", "yield", "operator, worker", "PENDING"),
     ("RUNNING: leased", "lost", "engine", "PENDING"),
     ("RUNNING: leased", "time", "engine", "PENDING"),
-    ("RUNNING: last of its budget", "commit", "worker", "RUNNING"),
-    ("RUNNING: last of its budget", "commit and finish", "worker", "SUCCEEDED"),
-    ("RUNNING: last of its budget", "fail HICCUP", "worker", "FAILED"),
-    ("RUNNING: last of its budget", "yield", "worker", "PENDING"),
+    ("RUNNING: last of its budget", "commit", "operator, worker", "RUNNING"),
+    ("RUNNING: last of its budget", "commit and finish", "operator, worker", "SUCCEEDED"),
+    ("RUNNING: last of its budget", "fail HICCUP", "operator, worker", "FAILED"),
+    ("RUNNING: last of its budget", "fail HICCUP for now", "operator, worker", "FAILED"),
+    ("RUNNING: last of its budget", "yield", "operator, worker", "PENDING"),
     ("RUNNING: last of its budget", "lost", "engine", "FAILED"),
     ("RUNNING: last of its budget", "time", "engine", "FAILED"),
-    ("RUNNING: committed", "finish", "worker", "SUCCEEDED"),
-    ("RUNNING: committed", "commit and finish", "worker", "SUCCEEDED"),
+    ("RUNNING: committed", "finish", "operator, worker", "SUCCEEDED"),
+    ("RUNNING: committed", "commit and finish", "operator, worker", "SUCCEEDED"),
     ("RUNNING: committed", "lost", "engine", "SUCCEEDED"),
     ("RUNNING: committed", "time", "engine", "SUCCEEDED"),
 ];
@@ -33,6 +34,7 @@ const ALLOWED: &[Allowed<'static>] = &[
 fn every_state_event_and_caller() {
     Matrix::new("execution", "execution.job", &[], |stage| stage)
         .works(&json!({ "n": 1 }), &["HICCUP"])
+        .trial(Trial::Fail { code: "HICCUP".to_owned(), retryable: Some(true) })
         .scene("PENDING", job)
         .scene("RUNNING: leased", |stage| {
             let id = job(stage);
