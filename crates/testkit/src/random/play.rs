@@ -27,12 +27,12 @@ pub fn definitions(files: &[(String, String)]) -> (Definitions, bool) {
     };
     let compiled = compile(&files);
     let Some(definitions) = compiled.definitions else {
-        panic!("a random file does not compile:\n{}", render_all(&files, &compiled.diagnostics));
+        panic!("a random file does not compile:\n{}", render_all(&compiled.diagnostics, &files, false));
     };
     let found = check(&definitions);
     let sound = found.iter().all(|diagnostic| diagnostic.severity != Severity::Error);
     if !sound && std::env::var_os("ONCEWARD_EXPLAIN").is_some() {
-        println!("{}", render_all(&files, &found));
+        println!("{}", render_all(&found, &files, false));
     }
     (definitions, sound)
 }
@@ -127,7 +127,8 @@ impl Play {
         for id in self.records.clone() {
             let due = self.world.record(id).and_then(|record| next_due(record)).is_some_and(|due| due <= self.now);
             if due && self.chance.yes(70) {
-                self.settle(self.due(id), self.now, properties)?;
+                let due = self.due(id);
+                self.settle(due, self.now, properties)?;
             }
         }
         Ok(())
