@@ -35,6 +35,3 @@ pub const RECORDS_PER_OPERATION: usize = 100_000;
 pub const RETRY_AFTER: crate::time::Duration = crate::time::Duration::from_secs(365 * 24 * 3600);
 /// Names: lifecycles, states, fields, events.
 pub const NAME_BYTES: usize = 100;
-/// The longest wait that a worker's `retryAfter` can ask for; a longer one is cut to this, a negative one to zero, so
-/// that `now + error.retryAfter` is always a time.
-pub const RETRY_AFTER: crate::time::Duration = crate::time::Duration::from_secs(366 * 86_400);

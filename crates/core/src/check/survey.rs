@@ -1,6 +1,8 @@
 //! What every proof starts from: which states can be reached, in which a worker may hold a lease, and which rows can
 //! ever fire there. Guards count as if they may hold, so nothing that can happen is left out.
 
+use std::cell::Cell;
+
 use crate::model::{Definitions, Event, EventKind, Lifecycle, Ready, Row, StateIx, StateSet};
 
 pub(crate) struct Survey<'a> {
@@ -12,13 +14,21 @@ pub(crate) struct Survey<'a> {
     pub(crate) leased: StateSet,
     /// Where a commit row stays: the execution is committed there, and not yet done.
     pub(crate) committed: StateSet,
+    /// Expressions looked at so far. A hostile file could ask for far more than a real one ever does; past a point
+    /// the proofs look less closely, and so accept less.
+    pub(crate) spent: Cell<u64>,
 }
+
+/// Past this, what earlier rows rule out is no longer taken into account.
+const TIRED: u64 = 4_000_000;
+/// Past this, states are no longer told apart.
+const SPENT: u64 = 8_000_000;
 
 impl<'a> Survey<'a> {
     pub(crate) fn new(definitions: &'a Definitions, lifecycle: &'a Lifecycle) -> Self {
         let ready = numbered(lifecycle).filter(|(_, state)| state.ready != Ready::No).map(|(at, _)| at).collect();
         let none = StateSet::default();
-        let mut survey = Self { definitions, lifecycle, reached: none, ready, leased: none, committed: none };
+        let mut survey = Self { definitions, lifecycle, reached: none, ready, leased: none, committed: none, spent: Cell::new(0) };
         // Each round adds a state or ends, and there are at most 64.
         loop {
             let before = (survey.reached, survey.leased, survey.committed);
@@ -63,6 +73,18 @@ impl<'a> Survey<'a> {
     /// The states in which the row can be taken.
     pub(crate) fn fires_in(&self, event: &Event, row: &Row) -> Vec<StateIx> {
         row.from.iter().filter(|from| self.fires(event.kind, row, *from)).collect()
+    }
+
+    pub(crate) fn spend(&self, steps: u64) {
+        self.spent.set(self.spent.get().saturating_add(steps + 1));
+    }
+
+    pub(crate) fn is_tired(&self) -> bool {
+        self.spent.get() > TIRED
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent.get() > SPENT
     }
 
     pub(crate) fn name(&self, state: StateIx) -> &str {

@@ -196,7 +196,7 @@ impl Run<'_> {
         let row = &event.rows[at];
         let mut judge = judge_of(self.survey, event, row, None);
         let env = start(flow, lifecycle, event, row, from, &judge.given)?;
-        let env = taken(&mut judge, event, at, from, env);
+        let env = taken(&mut judge, event, at, from, env, self.survey.is_tired());
         let after = env.map(|env| changed(&mut judge, flow, row, &env));
         self.steps += judge.steps + 1;
         after
@@ -261,11 +261,18 @@ fn newborn(lifecycle: &Lifecycle, row: &Row, given: &[Known]) -> Facts {
 }
 
 /// What is known where the row is the one: earlier rows that would have been taken did not hold, and its guard does.
-pub(crate) fn taken(judge: &mut Judge, event: &Event, at: usize, from: Option<StateIx>, env: Env) -> Option<Env> {
+pub(crate) fn taken(
+    judge: &mut Judge,
+    event: &Event,
+    at: usize,
+    from: Option<StateIx>,
+    env: Env,
+    tired: bool,
+) -> Option<Env> {
     let row = &event.rows[at];
     let mut env = env;
     judge.muted += 1;
-    for earlier in &event.rows[..at] {
+    for earlier in event.rows[..at].iter().filter(|_| !tired) {
         if from.is_none_or(|from| earlier.from.contains(from)) && decides_before(event.kind, earlier, row) {
             match passed_over(judge, earlier, env) {
                 Some(left) => env = left,
@@ -298,7 +305,8 @@ pub(crate) fn decides_before(kind: EventKind, earlier: &Row, later: &Row) -> boo
         (EventKind::Time, _, _) => false,
         _ => true,
     };
-    let admitted = earlier.by.is_empty() || covers(&earlier.by, &later.by);
+    // No `by` is any key that may write, which the owner's need not be; so it covers only its like.
+    let admitted = if earlier.by.is_empty() { later.by.is_empty() } else { covers(&earlier.by, &later.by) };
     same_moment && admitted && earlier.require.is_empty() && same_inputs(earlier, later, kind == EventKind::Create)
 }
 

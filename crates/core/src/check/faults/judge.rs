@@ -104,7 +104,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Evaluates again without noting anything.
-    pub(super) fn peek(&mut self, expr: &Expr, env: &Env) -> Known {
+    pub(crate) fn peek(&mut self, expr: &Expr, env: &Env) -> Known {
         self.muted += 1;
         let known = self.eval(expr, env);
         self.muted -= 1;

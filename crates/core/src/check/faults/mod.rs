@@ -17,6 +17,6 @@ pub(super) use domain::{Known, Shape};
 pub(super) use env::Env;
 pub(super) use fits::misfit;
 pub(super) use flow::{Flow, decides_before, is_required, judge_of, start, taken};
-pub(super) use judge::Finding;
-pub(super) use row::{Outcome, Sent, causes, examine, is_new, standing};
+pub(super) use judge::{Finding, Judge};
+pub(super) use row::{Outcome, Sent, causes, examine, standing};
 pub(super) use walk::each;

@@ -4,7 +4,7 @@ use super::judge::Judge;
 use crate::expr::{ActorPart, ErrorPart, Path, Root, Step};
 
 impl Judge<'_> {
-    pub(super) fn name(&self, path: &Path) -> String {
+    pub(crate) fn name(&self, path: &Path) -> String {
         let mut text = match path.root {
             Root::Record => "record".to_owned(),
             Root::Input(at) => {

@@ -8,7 +8,6 @@ use super::fits::misfit;
 use super::flow::{Flow, changed, judge_of, start, taken};
 use super::judge::{Finding, Judge};
 use crate::check::survey::Survey;
-use crate::diagnostic::Span;
 use crate::expr::{Expr, FaultKind};
 use crate::model::{AccountRef, Amount, By, Cause, Event, Formula, Row, StateIx, TemplatePart};
 
@@ -40,7 +39,12 @@ pub(crate) fn examine(
     let row = &event.rows[at];
     let mut judge = judge_of(survey, event, row, given);
     let mut outcome = Outcome::default();
-    if let Some(env) = start(flow, survey.lifecycle, event, row, from, &judge.given.clone()) {
+    let start = if survey.is_spent() && from.is_some() {
+        Some(Env::new(flow.declared.clone()))
+    } else {
+        start(flow, survey.lifecycle, event, row, from, &judge.given)
+    };
+    if let Some(env) = start {
         for by in &row.by {
             if let By::Who(who) = by
                 && let Some(who) = survey.lifecycle.who.get(usize::from(*who))
@@ -48,12 +52,13 @@ pub(crate) fn examine(
                 judge.split(&who.formula.expr, &env);
             }
         }
-        if let Some(env) = taken(&mut judge, event, at, from, env) {
+        if let Some(env) = taken(&mut judge, event, at, from, env, survey.is_tired()) {
             carry_out(&mut judge, survey, row, &env, &mut outcome);
             judge.muted += 1;
             outcome.after = Some(changed(&mut judge, flow, row, &env));
         }
     }
+    survey.spend(judge.steps);
     outcome.findings = judge.findings;
     outcome
 }
@@ -130,9 +135,4 @@ pub(crate) fn standing(survey: &Survey, flow: &Flow, formula: &Expr, state: Stat
         value = Some(value.map_or_else(|| known.clone(), |old: Known| old.join(&known)));
     }
     (judge.findings, value)
-}
-
-/// One place said once, whichever states and callers it was met from.
-pub(crate) fn is_new(seen: &mut std::collections::HashSet<(Span, &'static str)>, at: Span, code: &'static str) -> bool {
-    seen.insert((at, code))
 }

@@ -59,6 +59,8 @@ pub(crate) fn each_of_row(row: &Row, visit: &mut dyn FnMut(&Expr)) {
         if let Amount::Formula(amount) = &step.amount {
             formula(amount);
         }
+    }
+    for step in &row.moves {
         for account in [&step.from, &step.to] {
             if let AccountRef::Named(template) = account {
                 for part in &template.parts {
