@@ -16,7 +16,7 @@ pub(super) enum What {
     Bend,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) what: What,
     /// Room to the left and to the right of the line on which edges meet the cell.
@@ -27,7 +27,7 @@ pub(super) struct Cell {
     pub(super) main: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
     pub(super) cells: Vec<Cell>,
     /// Top to bottom; in each, left to right.

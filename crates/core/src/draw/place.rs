@@ -12,7 +12,7 @@ const ROUNDS: usize = 24;
 /// The main way stays where it is: others make room.
 const PINNED: f64 = 1.0e6;
 /// How far from the sides of a box an edge may meet it, and from other edges.
-const PORT_MARGIN: f64 = 16.0;
+const PORT_MARGIN: f64 = 14.0;
 const PORT_GAP: f64 = 16.0;
 
 #[derive(Debug)]
@@ -51,6 +51,34 @@ pub(super) fn places(layers: &Layers) -> Places {
     let ports = ports(layers, &x);
     let (top, bottom) = heights(layers, &x, &ports);
     Places { x, top, bottom, ports }
+}
+
+/// What a crossing, a bend and a pixel of width beyond a page weigh against a pixel that an edge goes aside.
+const CROSSING: f64 = 220.0;
+const TURN: f64 = 24.0;
+const TOO_WIDE: f64 = 4.0;
+const PAGE: f64 = 1_140.0;
+
+impl Places {
+    /// How hard the picture is to read; the least of several attempts is drawn.
+    pub(super) fn cost(&self, layers: &Layers, crossings: usize) -> f64 {
+        let mut cost = 0.0;
+        for _ in 0..crossings.min(1_000) {
+            cost += CROSSING;
+        }
+        for (chain, ends) in layers.chains.iter().zip(&self.ports) {
+            for (ix, pair) in chain.windows(2).enumerate() {
+                let from = if ix == 0 { ends.0 } else { self.x[pair[0]] };
+                let to = if ix + 2 == chain.len() { ends.1 } else { self.x[pair[1]] };
+                let aside = (from - to).abs();
+                cost += aside + if aside > 0.5 { TURN } else { 0.0 };
+            }
+        }
+        let cells = || layers.cells.iter().zip(&self.x);
+        let left = cells().map(|(cell, x)| x - cell.left).fold(0.0, f64::min);
+        let right = cells().map(|(cell, x)| x + cell.right).fold(0.0, f64::max);
+        cost + (right - left) * 0.5 + (right - left - PAGE).max(0.0) * TOO_WIDE
+    }
 }
 
 /// Where a cell would like to be, and how strongly.

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::graph::{Graph, graph};
-use super::layers::{START_RADIUS, layers};
+use super::layers::{Layers, START_RADIUS, layers};
 use super::legend::{Item, SIGN, Sign, legend};
 use super::order::order;
-use super::place::places;
+use super::place::{Places, places};
 use super::plate::{ICON, Icon, Line, Plate, Plates, plates, stack, wrapped};
 use super::rank::ranks;
 use super::route::{ARROW, Label, Rect, Routed, Wire, round, route};
@@ -68,17 +68,30 @@ fn routed(graph: &Graph, plates: &Plates) -> Routed {
     let box_widths: Vec<f64> = plates.boxes.iter().map(|plate| plate.width).collect();
     let label_widths: Vec<f64> = plates.labels.iter().map(|plate| plate.width).collect();
     let ranks = ranks(graph, &box_widths, &label_widths);
-    let mut layers = layers(graph, &ranks, plates);
-    order(&mut layers);
-    layers.turn_labels_outward();
-    let places = places(&layers);
-    route(graph, &layers, &places, plates, &ranks.back)
+    let layers = layers(graph, &ranks, plates);
+    let attempts = match layers.cells.len() {
+        0..=150 => 48,
+        151..=600 => 8,
+        _ => 1,
+    };
+    let mut best: Option<(f64, Layers, Places)> = None;
+    for attempt in 0..attempts {
+        let mut layers = layers.clone();
+        let crossings = order(&mut layers, attempt);
+        layers.turn_labels_outward();
+        let places = places(&layers);
+        let cost = places.cost(&layers, crossings);
+        if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+            best = Some((cost, layers, places));
+        }
+    }
+    best.map_or_else(Routed::default, |(_, layers, places)| route(graph, &layers, &places, plates, &ranks.back))
 }
 
 fn render(lifecycle: &Lifecycle, scene: &Scene) -> String {
     let mut out = String::new();
     let (width, height) = (scene.width, scene.height);
-    let name = escape(&clean(&lifecycle.name));
+    let name = escape(&tooltip(&lifecycle.name, ""));
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
@@ -149,7 +162,7 @@ enum Anchor {
 
 fn text_line(out: &mut String, line: &Line, x: f64, top: f64, anchor: Anchor) {
     let y = round(top + line.baseline);
-    let mut text_x = x;
+    let mut text_x = if anchor == Anchor::Start { x + line.indent } else { x };
     if let Some(icon) = line.icon {
         let icon_x = match anchor {
             Anchor::Start => x,
@@ -287,8 +300,9 @@ fn draw_box(out: &mut String, lifecycle: &Lifecycle, state: usize, rect: Rect, p
 }
 
 fn tooltip(name: &str, about: &str) -> String {
-    let about: String = clean(about).chars().take(600).collect();
-    if about.is_empty() { clean(name) } else { format!("{}: {about}", clean(name)) }
+    let first = |text: &str, most| -> String { clean(text).chars().take(most).collect() };
+    let (name, about) = (first(name, 200), first(about, 600));
+    if about.is_empty() { name } else { format!("{name}: {about}") }
 }
 
 fn draw_item(out: &mut String, item: &Item) {

@@ -174,7 +174,7 @@ fn read_row(lifecycle: &Lifecycle, told: &Toml) -> Row {
     for entry in list(told, "spawn") {
         row.spawn.push(Spawn {
             lifecycle: text(entry, "lifecycle").into(),
-            condition: entry.get("if").map(|_| formula("")),
+            condition: entry.get("if").and_then(Toml::as_str).map(formula),
             fields: Vec::new(),
             owner: None,
             payload: SpawnPayload::None,
@@ -209,7 +209,7 @@ pub(super) fn money(from: &str, to: &str, amount: Amount) -> Move {
 
 fn cause(entry: &Toml) -> Cause {
     Cause {
-        condition: entry.get("if").map(|_| formula("")),
+        condition: entry.get("if").and_then(Toml::as_str).map(formula),
         to: formula(text(entry, "to")),
         event: text(entry, "event").into(),
         input: Vec::new(),
