@@ -178,7 +178,8 @@ fn state_plate(lifecycle: &Lifecycle, state: &State, rows: &[InsideRow], more: u
             let to = row.to.and_then(|to| lifecycle.states.get(usize::from(to)));
             let mut lines = row_lines(&row.said, inner);
             if let Some(to) = to {
-                lines.push(fitted("who", &format!("→ {}", to.name), inner));
+                let again = if to.name == state.name { " again" } else { "" };
+                lines.push(fitted("who", &format!("→ {}{again}", to.name), inner));
             }
             need = need.max(widest(&lines));
             y = stack(&mut lines, y) + ROW_GAP;
