@@ -40,7 +40,7 @@ fn children(directory: &Path) -> Vec<PathBuf> {
 }
 
 pub(super) fn sketches() -> Vec<Arc<Lifecycle>> {
-    systems(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sketches"))
+    systems(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/draw/tests/samples"))
 }
 
 pub(super) fn sketch(name: &str) -> Arc<Lifecycle> {
