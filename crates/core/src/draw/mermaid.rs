@@ -121,7 +121,8 @@ fn cut(text: &str) -> String {
 fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let is_text = c.is_alphanumeric() || matches!(c, ' ' | '.' | ',' | '(' | ')' | '!' | '=' | '+' | '·' | '…' | '→' | '⏱');
+        let is_text =
+            c.is_alphanumeric() || matches!(c, ' ' | '.' | ',' | '(' | ')' | '!' | '=' | '+' | '·' | '…' | '→' | '⏱');
         if is_text {
             out.push(c);
         } else {
@@ -134,5 +135,7 @@ fn encode(text: &str) -> String {
 /// For the lines that Mermaid gives to screen readers, which know no numbers for characters.
 fn plain(text: &str) -> String {
     let text: String = clean(text).chars().take(300).collect();
-    text.chars().map(|c| if matches!(c, '#' | ';' | '{' | '}' | '%' | ':' | '<' | '>' | '"') { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if matches!(c, '#' | ';' | '{' | '}' | '%' | ':' | '<' | '>' | '"') { ' ' } else { c })
+        .collect()
 }

@@ -111,7 +111,8 @@ fn swap_neighbours(layers: &mut Layers) {
             for left in 0..layers.rows[row].len().saturating_sub(1) {
                 let (a, b) = (layers.rows[row][left], layers.rows[row][left + 1]);
                 let crossings = |a: CellIx, b: CellIx| {
-                    pair_crossings(&layers.up[a], &layers.up[b], &at) + pair_crossings(&layers.down[a], &layers.down[b], &at)
+                    pair_crossings(&layers.up[a], &layers.up[b], &at)
+                        + pair_crossings(&layers.down[a], &layers.down[b], &at)
                 };
                 if crossings(b, a) < crossings(a, b) {
                     layers.rows[row].swap(left, left + 1);

@@ -48,7 +48,12 @@ pub(super) fn places(layers: &Layers) -> Places {
     for _ in 0..3 {
         straighten(layers, &mut x);
     }
-    let ports = ports(layers, &x);
+    let mut met = ports(layers, &x);
+    for _ in 0..2 {
+        reach_ports(layers, &mut x, &met);
+        met = ports(layers, &x);
+    }
+    let ports = met;
     let (top, bottom) = heights(layers, &x, &ports);
     Places { x, top, bottom, ports }
 }
@@ -143,8 +148,10 @@ fn nearest(desired: &[(f64, f64)], rooms: &[f64], bounds: Option<(f64, f64)>) ->
         .collect()
 }
 
-/// Puts neighbouring bends of an edge exactly above each other where their rows leave room for it.
-fn straighten(layers: &Layers, x: &mut [f64]) {
+type Beside = Vec<(Option<CellIx>, Option<CellIx>)>;
+
+/// By cell: its neighbours to the left and to the right.
+fn beside(layers: &Layers) -> Beside {
     let mut beside = vec![(None, None); layers.cells.len()];
     for row in &layers.rows {
         for pair in row.windows(2) {
@@ -152,12 +159,21 @@ fn straighten(layers: &Layers, x: &mut [f64]) {
             beside[pair[1]].0 = Some(pair[0]);
         }
     }
-    let free = |cell: CellIx, x: &[f64]| {
-        let (left, right) = beside[cell];
-        let least = left.map_or(f64::NEG_INFINITY, |left| x[left] + room_between(layers, left, cell));
-        let most = right.map_or(f64::INFINITY, |right| x[right] - room_between(layers, cell, right));
-        (least, most)
-    };
+    beside
+}
+
+/// How far a cell may move while its neighbours stay.
+fn free(layers: &Layers, beside: &Beside, cell: CellIx, x: &[f64]) -> (f64, f64) {
+    let (left, right) = beside[cell];
+    let least = left.map_or(f64::NEG_INFINITY, |left| x[left] + room_between(layers, left, cell));
+    let most = right.map_or(f64::INFINITY, |right| x[right] - room_between(layers, cell, right));
+    (least, most)
+}
+
+/// Puts neighbouring bends of an edge exactly above each other where their rows leave room for it.
+fn straighten(layers: &Layers, x: &mut [f64]) {
+    let beside = beside(layers);
+    let free = |cell: CellIx, x: &[f64]| free(layers, &beside, cell, x);
     // Ends on boxes may be met anywhere along the box.
     let meets = |cell: CellIx, x: &[f64]| {
         let reach = (layers.cells[cell].left - PORT_MARGIN).max(0.0);
@@ -201,6 +217,29 @@ fn straighten(layers: &Layers, x: &mut [f64]) {
                 }
             }
             start = end;
+        }
+    }
+}
+
+/// Puts the first and the last straight piece of an edge exactly where it meets its box, where their rows leave room:
+/// nothing looks as wrong as a line that is straight but for two pixels.
+fn reach_ports(layers: &Layers, x: &mut [f64], ports: &[(f64, f64)]) {
+    let beside = beside(layers);
+    for (chain, ends) in layers.chains.iter().zip(ports) {
+        let inner: Vec<CellIx> = chain[1..chain.len() - 1].to_vec();
+        let backwards: Vec<CellIx> = inner.iter().rev().copied().collect();
+        for (cells, port) in [(inner, ends.0), (backwards, ends.1)] {
+            let Some(first) = cells.first().map(|cell| x[*cell]) else { continue };
+            let run: Vec<CellIx> = cells.into_iter().take_while(|cell| (x[*cell] - first).abs() < 0.01).collect();
+            let fits = |cell: &CellIx| {
+                let (least, most) = free(layers, &beside, *cell, x);
+                !layers.cells[*cell].main && least <= port && port <= most
+            };
+            if run.iter().all(fits) {
+                for cell in run {
+                    x[cell] = port;
+                }
+            }
         }
     }
 }

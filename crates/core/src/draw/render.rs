@@ -18,6 +18,8 @@ use crate::model::{Lifecycle, Ready};
 const MARGIN: f64 = 28.0;
 /// The title's lines may be this long, even above a narrow picture.
 const TITLE_WIDTH: f64 = 560.0;
+/// Each is tried, with several orders; the picture that is easiest to read is drawn.
+const ROW_WIDTHS: [f64; 3] = [900.0, 450.0, 250.0];
 const BEFORE_LEGEND: f64 = 26.0;
 
 /// The whole picture, with title and legend; everything lies within `width` and `height`.
@@ -68,21 +70,23 @@ fn routed(graph: &Graph, plates: &Plates) -> Routed {
     let box_widths: Vec<f64> = plates.boxes.iter().map(|plate| plate.width).collect();
     let label_widths: Vec<f64> = plates.labels.iter().map(|plate| plate.width).collect();
     let ranks = ranks(graph, &box_widths, &label_widths);
-    let layers = layers(graph, &ranks, plates);
-    let attempts = match layers.cells.len() {
-        0..=150 => 48,
-        151..=600 => 8,
-        _ => 1,
-    };
     let mut best: Option<(f64, Layers, Places)> = None;
-    for attempt in 0..attempts {
-        let mut layers = layers.clone();
-        let crossings = order(&mut layers, attempt);
-        layers.turn_labels_outward();
-        let places = places(&layers);
-        let cost = places.cost(&layers, crossings);
-        if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-            best = Some((cost, layers, places));
+    for row_width in ROW_WIDTHS {
+        let layers = layers(graph, &ranks, plates, row_width);
+        let orders = match layers.cells.len() {
+            0..=150 => 24,
+            151..=600 => 6,
+            _ => 1,
+        };
+        for attempt in 0..orders {
+            let mut layers = layers.clone();
+            let crossings = order(&mut layers, attempt);
+            layers.turn_labels_outward();
+            let places = places(&layers);
+            let cost = places.cost(&layers, crossings);
+            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                best = Some((cost, layers, places));
+            }
         }
     }
     best.map_or_else(Routed::default, |(_, layers, places)| route(graph, &layers, &places, plates, &ranks.back))
@@ -219,12 +223,7 @@ fn draw_icon(out: &mut String, icon: Icon, x: f64, y: f64) {
             writeln!(out, "<path class=\"icon\" d=\"M{} {}v10l9 -5z\"/>", round(x + 1.0), round(y - 10.0))
         }
         Icon::Rest => {
-            writeln!(
-                out,
-                "<path class=\"icon\" d=\"M{} {}h3v10h-3zm6 0h3v10h-3z\"/>",
-                round(x + 1.0),
-                round(y - 10.0)
-            )
+            writeln!(out, "<path class=\"icon\" d=\"M{} {}h3v10h-3zm6 0h3v10h-3z\"/>", round(x + 1.0), round(y - 10.0))
         }
     };
 }
@@ -268,10 +267,7 @@ fn draw_box(out: &mut String, lifecycle: &Lifecycle, state: usize, rect: Rect, p
     let Rect { x, y, width, height } = rect;
     let _ = writeln!(out, "<g class=\"{class}\">");
     let _ = writeln!(out, "<title>{}</title>", escape(&tooltip(&state.name, &state.about)));
-    let _ = writeln!(
-        out,
-        "<rect class=\"box\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"10\"/>"
-    );
+    let _ = writeln!(out, "<rect class=\"box\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"10\"/>");
     if state.is_final {
         let _ = writeln!(
             out,

@@ -42,7 +42,12 @@ fn faults(scene: &Scene) -> Vec<String> {
             if from > to + 0.1 {
                 faults.push(format!("edge {} turns back", wire.edge));
             }
-            pieces.push(Rect { x: x.min(to_x), y: from + 0.2, width: (x - to_x).abs(), height: (to - from - 0.4).max(0.0) });
+            pieces.push(Rect {
+                x: x.min(to_x),
+                y: from + 0.2,
+                width: (x - to_x).abs(),
+                height: (to - from - 0.4).max(0.0),
+            });
         }
         for piece in &pieces {
             for (name, rect) in &taken {
@@ -85,7 +90,8 @@ fn faults(scene: &Scene) -> Vec<String> {
 /// Words fit the room that was measured for them.
 fn text_faults(scene: &Scene) -> Vec<String> {
     let mut faults = Vec::new();
-    let plates = scene.plates.boxes.iter().map(|plate| (plate, 24.0)).chain(scene.plates.labels.iter().map(|p| (p, 0.0)));
+    let plates =
+        scene.plates.boxes.iter().map(|plate| (plate, 24.0)).chain(scene.plates.labels.iter().map(|p| (p, 0.0)));
     for (plate, padding) in plates {
         let lines = plate.head.iter().chain(plate.rows.iter().flat_map(|group| &group.lines));
         for line in lines {
@@ -109,8 +115,10 @@ fn real_lifecycles_are_drawn_without_overlap_and_fit_a_page() {
     for lifecycle in sketches() {
         let name = &lifecycle.name;
         let scene = assert_sound(name, &lifecycle);
-        assert!(scene.width <= 1_300.0, "{name} is {} wide", scene.width);
-        assert!(scene.height <= 1_500.0, "{name} is {} high", scene.height);
+        // Every state of a claim leads to nearly every other.
+        let most = if **name == *"mesh.claim" { 1_700.0 } else { 1_200.0 };
+        assert!(scene.width <= most, "{name} is {} wide", scene.width);
+        assert!(scene.height <= most, "{name} is {} high", scene.height);
     }
 }
 
@@ -120,11 +128,8 @@ fn the_main_way_runs_straight() {
         let name = &lifecycle.name;
         let graph = crate::draw::graph::graph(&lifecycle);
         let scene = scene(&lifecycle);
-        let xs: Vec<f64> = graph
-            .main
-            .iter()
-            .flat_map(|edge| scene.routed.wires[*edge].straights.iter().map(|(x, ..)| *x))
-            .collect();
+        let xs: Vec<f64> =
+            graph.main.iter().flat_map(|edge| scene.routed.wires[*edge].straights.iter().map(|(x, ..)| *x)).collect();
         assert!(xs.windows(2).all(|pair| (pair[0] - pair[1]).abs() < 0.2), "{name}: {xs:?}");
     }
 }

@@ -14,7 +14,9 @@ fn parsed(name: &str, svg: &str) {
 fn shown(svg: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(svg).expect("well-formed");
     let texts = document.descendants().filter(|node| node.has_tag_name("text"));
-    texts.map(|text| text.descendants().filter_map(|node| node.is_text().then(|| node.text())).flatten().collect()).collect()
+    texts
+        .map(|text| text.descendants().filter_map(|node| node.is_text().then(|| node.text())).flatten().collect())
+        .collect()
 }
 
 fn hostile(text: &str) -> Lifecycle {
@@ -55,8 +57,15 @@ fn no_text_breaks_out_of_the_picture() {
         parsed(text, &picture);
         let document = roxmltree::Document::parse(&picture).expect("well-formed");
         let known = ["svg", "title", "style", "rect", "g", "path", "circle", "text", "tspan"];
-        assert!(document.descendants().filter(roxmltree::Node::is_element).all(|node| known.contains(&node.tag_name().name())));
-        let attributes = document.descendants().flat_map(|node| node.attributes().map(|it| it.name().to_owned()).collect::<Vec<_>>());
+        assert!(
+            document
+                .descendants()
+                .filter(roxmltree::Node::is_element)
+                .all(|node| known.contains(&node.tag_name().name()))
+        );
+        let attributes = document
+            .descendants()
+            .flat_map(|node| node.attributes().map(|it| it.name().to_owned()).collect::<Vec<_>>());
         assert!(attributes.into_iter().all(|name| !name.starts_with("on")));
         assert!(picture.len() < 60_000, "{} bytes", picture.len());
         let told = mermaid(&hostile(text));
@@ -77,11 +86,20 @@ fn the_same_lifecycle_gives_the_same_text() {
 #[test]
 fn a_picture_tells_events_callers_guards_timers_and_money() {
     let document = shown(&svg(&sketch("document.job"))).join("\n");
-    for told in ["document.job", "QUEUED", "waiting for a worker", "submit · owner", "after 1s", "if cancelRequested", "otherwise"] {
+    for told in [
+        "document.job",
+        "QUEUED",
+        "waiting for a worker",
+        "submit · owner",
+        "after 1s",
+        "if cancelRequested",
+        "otherwise",
+    ] {
         assert!(document.contains(told), "{told} is missing in\n{document}");
     }
     let image = shown(&svg(&sketch("image.job"))).join("\n");
-    for told in ["hold → revenue", "makes image.asset", "at retryAt", "block · moderator", "replay · owner or operator"] {
+    for told in ["hold → revenue", "makes image.asset", "at retryAt", "block · moderator", "replay · owner or operator"]
+    {
         assert!(image.contains(told), "{told} is missing in\n{image}");
     }
     let relay = shown(&svg(&sketch("relay.job"))).join("\n");

@@ -1,14 +1,14 @@
 //! Lifecycles to draw: compiled from files, built by hand, or random.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::compile::compile;
 use crate::diagnostic::{File, Files, Span};
 use crate::expr::{Expr, Kind};
 use crate::model::{
-    AccountRef, Amount, By, Clock, ErrorTable, Event, EventKind, Formula, Lifecycle, Move, PayloadBounds, Ready, Row, State,
-    StateSet, Template, Timing, Type, Typed,
+    AccountRef, Amount, By, Clock, ErrorTable, Event, EventKind, Formula, Lifecycle, Move, PayloadBounds, Ready, Row,
+    State, StateSet, Template, Timing, Type, Typed,
 };
 use crate::value::Value;
 
@@ -40,7 +40,9 @@ fn children(directory: &Path) -> Vec<PathBuf> {
 }
 
 pub(super) fn sketches() -> Vec<Arc<Lifecycle>> {
-    systems(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/draw/tests/samples"))
+    static ONCE: LazyLock<Vec<Arc<Lifecycle>>> =
+        LazyLock::new(|| systems(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/draw/tests/samples")));
+    ONCE.clone()
 }
 
 pub(super) fn sketch(name: &str) -> Arc<Lifecycle> {
@@ -140,8 +142,18 @@ impl Dice {
     }
 
     fn words(&mut self, most: usize) -> String {
-        const WORDS: [&str; 10] =
-            ["job", "<b>", "a&b", "waiting", "record.retryCount", "\"said\"", "WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", "を待つ", "]]>", "x"];
+        const WORDS: [&str; 10] = [
+            "job",
+            "<b>",
+            "a&b",
+            "waiting",
+            "record.retryCount",
+            "\"said\"",
+            "WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW",
+            "を待つ",
+            "]]>",
+            "x",
+        ];
         let count = self.next(most + 1);
         (0..count).map(|_| WORDS[self.next(WORDS.len())]).collect::<Vec<_>>().join(" ")
     }
