@@ -66,8 +66,8 @@ fn judge(studies: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagn
         let who = list(names.iter().map(|name| format!("`{name}`")));
         found.push(
             Diagnostic::error("never-taken", cause.at, format!("`{}` is {how}, and no row of {who} can take it from here", cause.event))
-                .label("admitted to none of its rows, or with input that none of them takes")
-                .help("let a row have `by = \"record\"`, and give it the input that this sends"),
+                .label("no row admits another record")
+                .help("let a row of it have `by = \"record\"`"),
         );
         return;
     }
@@ -90,9 +90,9 @@ fn judge(studies: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagn
             let row = rows.iter().find(|row| row.from.contains(*state)).map(|row| row.at);
             let lifecycle = studied.survey.lifecycle;
             let mut warning = Diagnostic::warning(
-                "unknown-cascade",
+                "unproven-cascade",
                 cause.at,
-                format!("it cannot be known whether a `{}` takes `{}` in {}", lifecycle.name, cause.event, studied.survey.names(unsure.iter().copied())),
+                format!("unknown whether a `{}` takes `{}` in {}", lifecycle.name, cause.event, studied.survey.names(unsure.iter().copied())),
             )
             .label("passed by without a word where it is not taken")
             .help("add a row without a guard there if it must never be passed by");

@@ -100,10 +100,10 @@ fn follow(
         edges.push((fired.which.clone(), which.clone(), nests, at));
         queue.push(Fired { which, given: Some(given), caused: Some(at), must: true });
     };
-    let made = |sent: &Sent, lifecycle: &str, at: Span, payload: spawns::Carried, found: &mut Vec<Diagnostic>, seen: &mut HashSet<_>| {
+    let made = |sent: &Sent, lifecycle: &str, at: Span, found: &mut Vec<Diagnostic>, seen: &mut HashSet<_>| {
         let Some(target) = studies.get(lifecycle) else { return Vec::new() };
         let taking = spawns::rows_taking(target, sent);
-        if let Some(why) = taking.unsure.or_else(|| spawns::payload_misfit(target, payload))
+        if let Some(why) = taking.unsure
             && seen.insert((at, "engine-spawn"))
         {
             found.push(
@@ -116,8 +116,7 @@ fn follow(
     };
     for (at, sent) in &outcome.spawned {
         let spawn = &row.spawn[*at];
-        let carried = spawns::Carried::of(studies, &fired.which.0, spawn.payload);
-        for (number, given) in made(sent, &spawn.lifecycle, spawn.at, carried, found, seen) {
+        for (number, given) in made(sent, &spawn.lifecycle, spawn.at, found, seen) {
             if let Some(event) = event_number(studies, &spawn.lifecycle, "create") {
                 push((spawn.lifecycle.clone(), event, number), given, true, spawn.at);
             }
@@ -128,7 +127,7 @@ fn follow(
         let source = Known::some(super::super::faults::Shape::Text { size: (36, 36), of: None, pattern: None });
         let sent: Sent = vec![("to".into(), to.clone()), ("source".into(), source)];
         let name: Arc<str> = "onceward.delivery".into();
-        for (number, given) in made(&sent, &name, deliver.at, spawns::Carried::Some, found, seen) {
+        for (number, given) in made(&sent, &name, deliver.at, found, seen) {
             if let Some(event) = event_number(studies, &name, "create") {
                 push((name.clone(), event, number), given, true, deliver.at);
             }
