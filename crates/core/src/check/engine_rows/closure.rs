@@ -45,8 +45,8 @@ pub(super) fn check(studies: &Studies, seen: &mut HashSet<(Span, &'static str)>,
         let Some(event) = studied.survey.lifecycle.events.get(fired.which.1) else { continue };
         let Some(row) = event.rows.get(fired.which.2) else { continue };
         let why = match fired.caused {
-            None => format!("the engine fires this {}", spoken(&studied.survey, event, row)),
-            Some(_) => format!("the engine may come to fire this {} of `{}`", spoken(&studied.survey, event, row), fired.which.0),
+            None => format!("the engine fires this {}, and nobody is there to be told", spoken(&studied.survey, event, row)),
+            Some(_) => format!("the engine may come to fire this {} of `{}`, and nobody is there to be told", spoken(&studied.survey, event, row), fired.which.0),
         };
         let froms: Vec<Option<StateIx>> = match event.kind {
             EventKind::Create => vec![None],
@@ -107,7 +107,7 @@ fn follow(
             && seen.insert((at, "engine-spawn"))
         {
             found.push(
-                Diagnostic::error("engine-spawn", at, format!("this `{lifecycle}` may not be made, and nobody is there to be told"))
+                Diagnostic::error("engine-spawn", at, format!("this `{lifecycle}` may not be made, and then everything is undone"))
                     .label(why)
                     .help(format!("give values that a `create` row of `{lifecycle}` is sure to take, or add such a row")),
             );
