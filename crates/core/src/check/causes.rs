@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::engine_rows::{Studies, may_be_caused, targets};
+use super::engine_rows::{Studied, Studies, may_be_caused, targets};
 use super::faults::causes;
 use super::survey::{list, rows};
 use crate::diagnostic::Diagnostic;
@@ -25,6 +25,7 @@ pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
                 );
             }
         }
+        uncertain(studies, studied, found);
         for (_, row) in rows(lifecycle) {
             let required = row.require.len();
             for (at, cause) in causes(row).enumerate() {
@@ -55,7 +56,7 @@ fn sent_by(lifecycle: &Lifecycle) -> Vec<(Arc<str>, Arc<str>)> {
 
 fn judge(studies: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagnostic>) {
     let names = targets(&cause.to.expr.typed.ty);
-    let answering: Vec<(&super::engine_rows::Studied, Vec<&Row>)> = names
+    let answering: Vec<(&Studied, Vec<&Row>)> = names
         .iter()
         .filter_map(|name| studies.get(name))
         .map(|studied| (studied, studied.survey.lifecycle.event(&cause.event).map_or(Vec::new(), |event| event.rows.iter().collect())))
@@ -66,42 +67,53 @@ fn judge(studies: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagn
         let who = list(names.iter().map(|name| format!("`{name}`")));
         found.push(
             Diagnostic::error("never-taken", cause.at, format!("`{}` is {how}, and no row of {who} can take it from here", cause.event))
-                .label("admitted to none of its rows, or with input that none of them takes")
-                .help("let a row have `by = \"record\"`, and give it the input that this sends"),
+                .label("no row admits another record")
+                .help("let a row of it have `by = \"record\"`"),
         );
         return;
     }
-    if required {
-        return;
-    }
-    // A state without such a row plainly passes it by; a guard is what makes it uncertain.
-    for (studied, rows) in &answering {
-        let unsure: Vec<_> = studied
-            .survey
-            .reached
-            .iter()
-            .filter(|state| {
-                let fit: Vec<&&Row> = rows.iter().filter(|row| row.from.contains(*state) && takes(row)).collect();
-                let sure = |row: &&&Row| row.when.is_none() && row.require.is_empty() && (row.by.is_empty() || row.by.contains(&By::Record));
-                !fit.is_empty() && !fit.iter().any(sure)
-            })
-            .collect();
-        if let Some(state) = unsure.first() {
-            let row = rows.iter().find(|row| row.from.contains(*state)).map(|row| row.at);
-            let lifecycle = studied.survey.lifecycle;
-            let mut warning = Diagnostic::warning(
-                "unknown-cascade",
-                cause.at,
-                format!("it cannot be known whether a `{}` takes `{}` in {}", lifecycle.name, cause.event, studied.survey.names(unsure.iter().copied())),
-            )
-            .label("passed by without a word where it is not taken")
-            .help("add a row without a guard there if it must never be passed by");
-            if let Some(at) = row {
-                warning = warning.also(at, "holds only under its guard, or for some callers");
+}
+
+/// Rows that take an offered event only under a guard. A state without such a row plainly passes it by; a guard is what
+/// makes it uncertain.
+fn uncertain(studies: &Studies, studied: &Studied, found: &mut Vec<Diagnostic>) {
+    let lifecycle = studied.survey.lifecycle;
+    for event in lifecycle.events.iter().filter(|event| event.kind == EventKind::Called) {
+        let senders = senders(studies, lifecycle, &event.name);
+        if senders.is_empty() {
+            continue;
+        }
+        let sure = |row: &&Row| {
+            row.when.is_none() && row.require.is_empty() && (row.by.is_empty() || row.by.contains(&By::Record))
+        };
+        for row in event.rows.iter().filter(|row| may_be_caused(row) && !sure(row)) {
+            let unsure = row.from.iter().filter(|state| {
+                studied.survey.reached.contains(*state)
+                    && !event.rows.iter().filter(|row| row.from.contains(*state)).any(|row| sure(&row))
+            });
+            let unsure: Vec<_> = unsure.collect();
+            if unsure.is_empty() {
+                continue;
             }
-            found.push(warning);
+            let warning = Diagnostic::warning(
+                "unproven-cascade",
+                row.at,
+                format!("unknown whether a cascaded `{}` is taken in {}", event.name, studied.survey.names(unsure)),
+            )
+            .label("only under its guard, or for some callers; else it is passed by without a word")
+            .help("if it must never be passed by, add a last row with `by = \"record\"` and no `when`");
+            found.push(senders.iter().take(3).fold(warning, |warning, cause| warning.also(cause.at, "sent from here")));
         }
     }
+}
+
+fn senders<'a>(studies: &'a Studies, lifecycle: &Lifecycle, event: &str) -> Vec<&'a Cause> {
+    studies
+        .values()
+        .flat_map(|studied| rows(studied.survey.lifecycle))
+        .flat_map(|(_, row)| &row.cascade)
+        .filter(|cause| *cause.event == *event && targets(&cause.to.expr.typed.ty).contains(&lifecycle.name))
+        .collect()
 }
 
 fn names_fit(row: &Row, cause: &Cause) -> bool {

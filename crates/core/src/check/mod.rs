@@ -1,12 +1,11 @@
 //! Proofs about lifecycles: what can never go wrong, whatever happens. One proof a file.
 //!
 //! Everything is decided on the compiled model. Each proof counts too much as possible rather than too little, so that
-//! what is called sound is sound; what cannot be known is said as a warning whose code begins with `unknown-`.
+//! what is called sound is sound; what cannot be known is said as a warning whose code begins with `unproven-`.
 
 mod callers;
 mod cases;
 mod causes;
-mod creation;
 mod effects;
 mod engine_rows;
 mod enter_cycles;
@@ -36,7 +35,6 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
     let studies = study(definitions);
     for studied in studies.values() {
         let (survey, flow) = (&studied.survey, &studied.flow);
-        creation::check(survey, &mut found);
         states::check(survey, &mut found);
         orphans::check(survey, flow, &mut found);
         leased::check(survey, flow, &mut found);
@@ -55,8 +53,8 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
 }
 
 /// Whether a warning says that something cannot be known, rather than that something looks wrong.
-pub fn is_unknown(diagnostic: &Diagnostic) -> bool {
-    diagnostic.code.starts_with("unknown-") && diagnostic.severity == crate::diagnostic::Severity::Warning
+pub fn is_unproven(diagnostic: &Diagnostic) -> bool {
+    diagnostic.code.starts_with("unproven-") && diagnostic.severity == crate::diagnostic::Severity::Warning
 }
 
 fn study(definitions: &Definitions) -> Studies<'_> {

@@ -1,27 +1,15 @@
-//! Money: moved in a unit that is named, between accounts that every file sees alike.
+//! Money: accounts that stand for the world are to be seen as such from every file that names them.
 
 use super::engine_rows::Studies;
 use super::survey::rows;
 use crate::diagnostic::Diagnostic;
-use crate::model::{AccountRef, Amount, Lifecycle, TemplatePart};
+use crate::model::{AccountRef, Lifecycle, TemplatePart};
 
 pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
     for studied in studies.values() {
         let lifecycle = studied.survey.lifecycle;
         for (_, row) in rows(lifecycle) {
             for step in &row.moves {
-                if lifecycle.asset.is_none() {
-                    found.push(
-                        Diagnostic::error("no-asset", step.at, "money is moved, and the file does not say in what unit")
-                            .help("write `asset = \"…\"` at the top of the file"),
-                    );
-                }
-                if matches!(step.amount, Amount::Rest) && !matches!(step.from, AccountRef::Hold) {
-                    found.push(
-                        Diagnostic::error("rest-of-account", step.at, "`rest` is for the hold: other accounts are shared")
-                            .help("say how much, or move it from `hold`"),
-                    );
-                }
                 for account in [&step.from, &step.to] {
                     let Some(name) = literal(account) else { continue };
                     let here = lifecycle.outside.iter().any(|outside| **outside == *name);

@@ -15,7 +15,7 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
             continue;
         }
         found.push(
-            Diagnostic::warning("unknown-retries", row.at, "it cannot be known that retries end")
+            Diagnostic::warning("unproven-retries", row.at, "unknown whether retries end")
                 .label("a job that fails this way comes back to the workers, and nothing is counted up to a bound")
                 .help(
                     "count the failures in an int field (`set = { failures = \"record.failures + 1\" }`), and give up in an \

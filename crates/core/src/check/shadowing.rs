@@ -24,7 +24,7 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
             } else if turns.iter().all(|turn| *turn != Turn::Has) && turns.contains(&Turn::Unknown) {
                 let earlier = deciding(event, at, froms[0]).next();
                 let mut warning =
-                    Diagnostic::warning("unknown-turn", row.at, "it cannot be known whether this row ever has its turn")
+                    Diagnostic::warning("unproven-turn", row.at, "unknown whether this row ever has its turn")
                         .label("its guard and earlier ones compare the same values with each other")
                         .help("compare with constants, or test the opposite of the earlier guard, so that it can be decided");
                 if let Some(earlier) = earlier {

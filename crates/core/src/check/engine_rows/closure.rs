@@ -45,8 +45,8 @@ pub(super) fn check(studies: &Studies, seen: &mut HashSet<(Span, &'static str)>,
         let Some(event) = studied.survey.lifecycle.events.get(fired.which.1) else { continue };
         let Some(row) = event.rows.get(fired.which.2) else { continue };
         let why = match fired.caused {
-            None => format!("the engine fires this {}", spoken(&studied.survey, event, row)),
-            Some(_) => format!("the engine may come to fire this {} of `{}`", spoken(&studied.survey, event, row), fired.which.0),
+            None => format!("the engine fires this {}, and nobody is there to be told", spoken(&studied.survey, event, row)),
+            Some(_) => format!("the engine may come to fire this {} of `{}`, and nobody is there to be told", spoken(&studied.survey, event, row), fired.which.0),
         };
         let froms: Vec<Option<StateIx>> = match event.kind {
             EventKind::Create => vec![None],
@@ -100,14 +100,14 @@ fn follow(
         edges.push((fired.which.clone(), which.clone(), nests, at));
         queue.push(Fired { which, given: Some(given), caused: Some(at), must: true });
     };
-    let made = |sent: &Sent, lifecycle: &str, at: Span, payload: spawns::Carried, found: &mut Vec<Diagnostic>, seen: &mut HashSet<_>| {
+    let made = |sent: &Sent, lifecycle: &str, at: Span, found: &mut Vec<Diagnostic>, seen: &mut HashSet<_>| {
         let Some(target) = studies.get(lifecycle) else { return Vec::new() };
         let taking = spawns::rows_taking(target, sent);
-        if let Some(why) = taking.unsure.or_else(|| spawns::payload_misfit(target, payload))
+        if let Some(why) = taking.unsure
             && seen.insert((at, "engine-spawn"))
         {
             found.push(
-                Diagnostic::error("engine-spawn", at, format!("this `{lifecycle}` may not be made, and nobody is there to be told"))
+                Diagnostic::error("engine-spawn", at, format!("this `{lifecycle}` may not be made, and then everything is undone"))
                     .label(why)
                     .help(format!("give values that a `create` row of `{lifecycle}` is sure to take, or add such a row")),
             );
@@ -116,8 +116,7 @@ fn follow(
     };
     for (at, sent) in &outcome.spawned {
         let spawn = &row.spawn[*at];
-        let carried = spawns::Carried::of(studies, &fired.which.0, spawn.payload);
-        for (number, given) in made(sent, &spawn.lifecycle, spawn.at, carried, found, seen) {
+        for (number, given) in made(sent, &spawn.lifecycle, spawn.at, found, seen) {
             if let Some(event) = event_number(studies, &spawn.lifecycle, "create") {
                 push((spawn.lifecycle.clone(), event, number), given, true, spawn.at);
             }
@@ -128,7 +127,7 @@ fn follow(
         let source = Known::some(super::super::faults::Shape::Text { size: (36, 36), of: None, pattern: None });
         let sent: Sent = vec![("to".into(), to.clone()), ("source".into(), source)];
         let name: Arc<str> = "onceward.delivery".into();
-        for (number, given) in made(&sent, &name, deliver.at, spawns::Carried::Some, found, seen) {
+        for (number, given) in made(&sent, &name, deliver.at, found, seen) {
             if let Some(event) = event_number(studies, &name, "create") {
                 push((name.clone(), event, number), given, true, deliver.at);
             }

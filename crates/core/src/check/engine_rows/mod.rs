@@ -78,7 +78,7 @@ fn report(
         if !seen.insert((finding.at, code)) {
             continue;
         }
-        let mut error = Diagnostic::error(code, finding.at, format!("{}, and nobody is there to be told", finding.what))
+        let mut error = Diagnostic::error(code, finding.at, format!("{}, which is a fault", finding.what))
             .label(why)
             .help(help(&finding));
         if let Some(caused) = caused {

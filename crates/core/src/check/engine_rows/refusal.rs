@@ -24,7 +24,7 @@ pub(super) fn check(
     seen: &mut HashSet<(Span, &'static str)>,
     found: &mut Vec<Diagnostic>,
 ) {
-    let mut refused = |code: &'static str, at: Span, message: String, help: String| {
+    let mut report = |code: &'static str, at: Span, message: String, help: String| {
         if seen.insert((at, code)) {
             let mut error = Diagnostic::error(code, at, message).label(why).help(help);
             if let Some(caused) = caused {
@@ -35,25 +35,25 @@ pub(super) fn check(
     };
     if let Some(refuse) = row.refuse.first() {
         let help = "nobody is there to be refused: turn it into a row of its own with `when`, and say where that goes";
-        refused("engine-refuse", refuse.condition.expr.at, "this row may be refused".to_owned(), help.to_owned());
+        report("engine-refuse", refuse.condition.expr.at, "this row may be refused".to_owned(), help.to_owned());
     }
     if let Some(require) = row.require.first() {
         let message = "this row needs another record to take part, which it may not".to_owned();
         let help = "offer it with `cascade`, or add a later row without `require` that is taken otherwise";
-        refused("engine-require", require.at, message, help.to_owned());
+        report("engine-require", require.at, message, help.to_owned());
     }
     if let Some(check) = row.checks.first().and_then(|at| studied.survey.lifecycle.checks.get(usize::from(*at))) {
         let message = format!("this row waits for an answer to `{}`, which may never come", check.name);
-        refused("engine-check", row.at, message, "ask it in a row that somebody calls, and keep the answer in a field".to_owned());
+        report("engine-check", row.at, message, "ask it in a row that somebody calls, and keep the answer in a field".to_owned());
     }
-    short(studies, studied.survey.lifecycle, row, &mut refused);
+    short(studies, studied.survey.lifecycle, row, &mut report);
     let after = outcome.after.as_deref().unwrap_or_default();
     let change = Change { lifecycle: studied.survey.lifecycle, row, from, creating: event.kind == EventKind::Create, after };
     for unique in &change.lifecycle.uniques {
         if change.comes_into(&unique.on, unique.within) && !is_held_by_its_own(studies, &change, unique) {
             let message = format!("another record may have the key `{}` already", unique.name);
             let help = format!("do not come into `{}` here: claim the key in a row that somebody calls", unique.name);
-            refused("engine-clash", row.at, message, help);
+            report("engine-clash", row.at, message, help);
         }
     }
     for limit in &change.lifecycle.limits {
@@ -61,13 +61,13 @@ pub(super) fn check(
         if counts && change.comes_into(&limit.on, limit.within) {
             let message = format!("the limit `{}` may be full", limit.name);
             let help = format!("do not come into what `{}` counts here: come in by a row that somebody calls", limit.name);
-            refused("engine-limit", row.at, message, help);
+            report("engine-limit", row.at, message, help);
         }
     }
 }
 
 /// Accounts that may hold too little.
-fn short(studies: &Studies, lifecycle: &Lifecycle, row: &Row, refused: &mut impl FnMut(&'static str, Span, String, String)) {
+fn short(studies: &Studies, lifecycle: &Lifecycle, row: &Row, report: &mut impl FnMut(&'static str, Span, String, String)) {
     let outside = |account: &str| {
         studies.values().any(|studied| {
             studied.survey.lifecycle.asset == lifecycle.asset
@@ -79,7 +79,7 @@ fn short(studies: &Studies, lifecycle: &Lifecycle, row: &Row, refused: &mut impl
         match &step.from {
             _ if zero => {}
             AccountRef::Hold if matches!(step.amount, Amount::Rest) => {}
-            AccountRef::Hold => refused(
+            AccountRef::Hold => report(
                 "engine-short",
                 step.at,
                 "the hold may have less than this".to_owned(),
@@ -91,7 +91,7 @@ fn short(studies: &Studies, lifecycle: &Lifecycle, row: &Row, refused: &mut impl
                     _ => false,
                 };
                 if !is_outside {
-                    refused(
+                    report(
                         "engine-short",
                         step.at,
                         format!("the account `{}` may have less than this", template.text),
@@ -141,7 +141,7 @@ impl Change<'_> {
 }
 
 fn is_itself(expr: &Expr, slot: u16) -> bool {
-    matches!(&expr.kind, Kind::Read(Path { root: Root::Record, steps })
+    matches!(&expr.kind, Kind::Read(Path { root: Root::Record, steps, .. })
         if matches!(steps.as_slice(), [Step::Field { slot: own, .. }] if *own == slot))
 }
 
@@ -161,8 +161,8 @@ fn is_held_by_its_own(studies: &Studies, change: &Change, unique: &Unique) -> bo
 fn is_the_spawner(studies: &Studies, lifecycle: &Lifecycle, slot: u16) -> bool {
     let Some(field) = lifecycle.fields.get(usize::from(slot)) else { return false };
     let only_spawned = lifecycle.rows(EventKind::Create).iter().all(|row| row.by == [By::Record]);
-    let itself = |expr: &Expr| matches!(&expr.kind, Kind::Read(Path { root: Root::Record, steps }) if steps[..] == [Step::Id]);
-    let own = |expr: &Expr| matches!(&expr.kind, Kind::Read(Path { root: Root::Record, steps }) if steps[..] == [Step::Owner]);
+    let itself = |expr: &Expr| matches!(&expr.kind, Kind::Read(Path { root: Root::Record, steps, .. }) if steps.is_empty() || steps[..] == [Step::Id]);
+    let own = |expr: &Expr| matches!(&expr.kind, Kind::Read(Path { root: Root::Record, steps, .. }) if steps[..] == [Step::Owner]);
     let never_changed = super::super::survey::rows(lifecycle).all(|(event, row)| {
         event.kind == EventKind::Create
             || !(row.set.iter().any(|(set, _)| *set == slot) || row.inputs.iter().any(|input| input.take == Some(slot)))

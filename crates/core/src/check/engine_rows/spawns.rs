@@ -1,8 +1,8 @@
 //! Whether a spawned record is sure to be made, and by which rows.
 
 use super::super::faults::{Env, Known, Sent, is_required, judge_of, misfit, start};
-use super::{Studied, Studies};
-use crate::model::{By, EventKind, PayloadBounds, Row, SpawnPayload};
+use super::Studied;
+use crate::model::{By, EventKind, Row};
 
 /// The rows that may take what is sent.
 #[derive(Default)]
@@ -93,7 +93,6 @@ pub(super) fn fitted(row: &Row, sent: &Sent, creating: bool) -> Option<Fit> {
             None if is_required(input, row, creating) => return None,
             None => fit.given.push(match (&input.take, &field.default) {
                 (None, Some(default)) => Known::of_value(default),
-                (Some(_), Some(_)) if creating => Known::only_null(),
                 _ => Known::only_null(),
             }),
         }
@@ -115,37 +114,3 @@ fn misses(row: &Row, sent: &Sent) -> String {
         None => "a value never fits its `create` row".to_owned(),
     }
 }
-
-/// The payload that goes with a spawn.
-#[derive(Clone, Copy)]
-pub(super) enum Carried {
-    None,
-    /// The spawner's own, of these bounds.
-    Same(PayloadBounds),
-    /// A message's body, which the file of deliveries has room for.
-    Some,
-}
-
-impl Carried {
-    pub(super) fn of(studies: &Studies, spawner: &str, payload: SpawnPayload) -> Self {
-        match (payload, studies.get(spawner)) {
-            (SpawnPayload::Same, Some(studied)) => Self::Same(studied.survey.lifecycle.payload),
-            _ => Self::None,
-        }
-    }
-}
-
-pub(super) fn payload_misfit(target: &Studied, carried: Carried) -> Option<String> {
-    let wanted = target.survey.lifecycle.payload;
-    match carried {
-        Carried::None if wanted.min > 0 => Some("it needs a payload, and none is sent along".to_owned()),
-        Carried::Same(own) if own.min < wanted.min => {
-            Some(format!("its payload must have at least {} bytes, and this one may have {}", wanted.min, own.min))
-        }
-        Carried::Same(own) if own.max > wanted.max => {
-            Some(format!("its payload may have at most {} bytes, and this one may have {}", wanted.max, own.max))
-        }
-        _ => None,
-    }
-}
-

@@ -211,17 +211,12 @@ impl Judge<'_> {
         }
     }
 
-    /// From the smallest possible delay up to the cap.
+    /// From nothing up to the cap.
     fn backoff(&mut self, arguments: &[Expr], env: &Env) -> Known {
         let known: Vec<Known> = arguments.iter().map(|argument| self.needed(argument, env)).collect();
         let number = |at: usize| known.get(at).and_then(Known::number);
-        match (number(1), number(3)) {
-            (Some((least, most)), Some((cap_least, cap_most))) => {
-                let (low, high) = (least.min(cap_least).min(0), cap_most.max(0).max(most.min(cap_most)));
-                Known::some(Shape::Number(low, high))
-            }
-            _ => Known::some(Shape::Number(-super::domain::LONGEST_DURATION, super::domain::LONGEST_DURATION)),
-        }
+        let cap = number(3).map_or(super::domain::LONGEST_DURATION, |(_, cap)| cap);
+        Known::some(Shape::Number(0, cap.max(0)))
     }
 }
 

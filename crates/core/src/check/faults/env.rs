@@ -98,5 +98,5 @@ impl Env {
 
 /// The path `record.FIELD`.
 pub(crate) fn own_field(name: &std::sync::Arc<str>, slot: Slot) -> Path {
-    Path { root: Root::Record, steps: vec![Step::Field { name: name.clone(), slot }] }
+    Path { root: Root::Record, steps: vec![Step::Field { name: name.clone(), slot }], doubtful: Vec::new() }
 }

@@ -95,7 +95,7 @@ impl<'a> Judge<'a> {
             Kind::Call(function, arguments) => self.call(*function, arguments, expr, env),
             Kind::List(items) => {
                 let size = items.len() as u64;
-                let known = items.iter().map(|item| self.eval(item, env)).collect::<Vec<_>>();
+                let known = items.iter().map(|item| self.needed(item, env)).collect::<Vec<_>>();
                 let element = known.into_iter().reduce(|a, b| a.join(&b)).unwrap_or(Known::some(Shape::Never));
                 Known::some(Shape::List { size: (size, size), element: Box::new(element) })
             }
@@ -149,7 +149,7 @@ impl<'a> Judge<'a> {
         }
         let inside = env.with_local(local, element.clone());
         if how == Comprehension::Map {
-            let mapped = self.eval(body, &inside);
+            let mapped = self.needed(body, &inside);
             return Known::some(Shape::List { size, element: Box::new(mapped) });
         }
         self.split(body, &inside);
@@ -170,7 +170,7 @@ impl<'a> Judge<'a> {
                 None
             } else {
                 if here.null {
-                    let prefix = Path { root: path.root, steps: path.steps[..at].to_vec() };
+                    let prefix = Path { root: path.root, steps: path.steps[..at].to_vec(), doubtful: Vec::new() };
                     let name = self.name(&prefix);
                     self.note(FaultKind::Null, expr.at, format!("`{name}` may be null"), Some(name));
                 }
@@ -192,7 +192,6 @@ impl<'a> Judge<'a> {
 
     fn root(&mut self, root: Root, expr: &Expr, env: &Env) -> Known {
         match root {
-            Root::Record | Root::Local(_) if matches!(root, Root::Record) => Known::some(Shape::Any),
             Root::Local(local) => env.local(local).cloned().unwrap_or(Known::some(Shape::Any).or_null(true)),
             Root::Input(at) => match self.given.get(usize::from(at)) {
                 Some(known) => known.clone(),
@@ -231,7 +230,7 @@ impl<'a> Judge<'a> {
                 }),
             },
             Root::Now => Known::some(NOW),
-            Root::Record => Known::some(Shape::Any),
+            Root::Record => Known::some(Shape::Ref([self.lifecycle.name.clone()].into())),
         }
     }
 

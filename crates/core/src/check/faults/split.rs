@@ -90,7 +90,9 @@ impl Judge<'_> {
 
     /// `left in right`; nothing is learned from a list whose elements are not all single values.
     fn within(&mut self, left: &Expr, right: &Expr, (a, b): (&Known, &Known), env: &Env) -> Ways {
+        self.not_null(a, left);
         self.not_null(b, right);
+        let a = &a.clone().not_null();
         let Shape::List { size, element } = &b.shape else { return (Some(env.clone()), Some(env.clone())) };
         if size.1 == 0 {
             return (None, Some(env.clone()));
