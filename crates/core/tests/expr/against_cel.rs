@@ -57,7 +57,7 @@ struct Writer {
 
 impl Writer {
     fn write(&mut self, sort: Sort, depth: u32) -> String {
-        if depth == 0 || self.dice.roll(6) == 0 {
+        if depth == 0 || self.dice.roll(8) == 0 {
             return self.leaf(sort);
         }
         let depth = depth - 1;
@@ -139,7 +139,8 @@ impl Writer {
                 format!("{}.{how}({})", self.write(Sort::Text, depth), self.write(Sort::Text, depth))
             }
             5 => {
-                let (range, how) = (self.dice.pick(&[Sort::Ints, Sort::Texts]), self.dice.pick(&["all", "exists", "exists_one"]));
+                let (range, how) =
+                    (self.dice.pick(&[Sort::Ints, Sort::Texts]), self.dice.pick(&["all", "exists", "exists_one"]));
                 self.over(range, how, Sort::Bool, depth)
             }
             6 => format!("(record.title {} null)", self.dice.pick(&["==", "!="])),
@@ -169,8 +170,14 @@ impl Writer {
             Sort::Bool => self.dice.pick(&["record.flag", "true", "false"]),
             Sort::Ints => self.dice.pick(&["record.nums", "[1, 2]", "[0]"]),
             Sort::Texts => self.dice.pick(&["record.tags", "['a']", "['a', 'b']"]),
-            Sort::Time => self.dice.pick(&["record.at", "timestamp('2026-01-31T12:00:00.25Z')", "timestamp('1969-12-31T23:59:59.5Z')"]),
-            Sort::Length => self.dice.pick(&["record.wait", "duration('90s')", "duration('1h30m')", "duration('250ms')"]),
+            Sort::Time => self.dice.pick(&[
+                "record.at",
+                "timestamp('2026-01-31T12:00:00.25Z')",
+                "timestamp('1969-12-31T23:59:59.5Z')",
+            ]),
+            Sort::Length => {
+                self.dice.pick(&["record.wait", "duration('90s')", "duration('1h30m')", "duration('250ms')"])
+            }
         }
         .to_owned()
     }
@@ -249,7 +256,7 @@ struct Tally {
 fn compare(dice: Dice, house: &House, scene: &mut Scene, tally: &mut Tally) -> Dice {
     let mut writer = Writer { dice, locals: Vec::new() };
     let sort = writer.dice.pick(&SORTS);
-    let depth = u32::try_from(1 + writer.dice.roll(4)).unwrap();
+    let depth = u32::try_from(2 + writer.dice.roll(4)).unwrap();
     let text = writer.write(sort, depth);
     let mut dice = writer.dice;
     let expr = match house.compile(&text, &Want::Any) {
