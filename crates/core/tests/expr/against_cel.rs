@@ -160,7 +160,7 @@ impl Writer {
 
     fn leaf(&mut self, sort: Sort) -> String {
         let locals: Vec<&String> = self.locals.iter().filter(|(_, own)| *own == sort).map(|(name, _)| name).collect();
-        if !locals.is_empty() && self.dice.0 % 2 == 0 {
+        if !locals.is_empty() && self.dice.0.is_multiple_of(2) {
             return self.dice.pick(&locals.iter().map(|name| name.as_str()).collect::<Vec<_>>()).to_owned();
         }
         match sort {
@@ -190,7 +190,6 @@ fn made(text: &str) -> cel::Value {
 
 fn to_cel(value: &Value) -> cel::Value {
     match value {
-        Value::Null => cel::Value::Null,
         Value::Bool(truth) => cel::Value::Bool(*truth),
         Value::Int(number) => cel::Value::Int(*number),
         Value::Double(number) => cel::Value::Float(*number),
@@ -198,7 +197,7 @@ fn to_cel(value: &Value) -> cel::Value {
         Value::Time(time) => made(&format!("timestamp('{time}')")),
         Value::Duration(length) => made(&format!("duration('{}us')", length.micros())),
         Value::List(items) => items.iter().map(to_cel).collect::<Vec<_>>().into(),
-        Value::Ref(_) | Value::Json(_) => cel::Value::Null,
+        Value::Null | Value::Ref(_) | Value::Json(_) => cel::Value::Null,
     }
 }
 
@@ -207,7 +206,7 @@ fn same(ours: &Value, theirs: &cel::Value) -> bool {
         (Value::Null, cel::Value::Null) => true,
         (Value::Bool(ours), cel::Value::Bool(theirs)) => ours == theirs,
         (Value::Int(ours), cel::Value::Int(theirs)) => ours == theirs,
-        (Value::Double(ours), cel::Value::Float(theirs)) => ours == theirs,
+        (Value::Double(ours), cel::Value::Float(theirs)) => ours.total_cmp(theirs).is_eq(),
         (Value::Text(ours), cel::Value::String(theirs)) => **ours == ***theirs,
         (Value::Time(ours), cel::Value::Timestamp(theirs)) => ours.micros() == theirs.timestamp_micros(),
         (Value::Duration(ours), cel::Value::Duration(theirs)) => Some(ours.micros()) == theirs.num_microseconds(),
