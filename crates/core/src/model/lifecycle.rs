@@ -184,7 +184,10 @@ pub struct Unique {
 pub enum Clash {
     /// Answer with the record that holds the key.
     Return,
-    Refuse { status: u16, code: Arc<str> },
+    Refuse {
+        status: u16,
+        code: Arc<str>,
+    },
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -222,8 +225,8 @@ pub struct Work {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkKey {
-    /// Null means no key.
-    pub on: Formula,
+    /// A null part means no key.
+    pub on: Vec<KeyPart>,
     /// At most so many running per key.
     pub limit: Option<u32>,
     /// Not leasable while an older job of its key is unfinished.
