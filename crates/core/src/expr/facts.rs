@@ -3,10 +3,13 @@
 use super::tree::{Binary, Expr, Function, Kind, Path, Root};
 use crate::value::Value;
 
-/// The paths that are not null if `expr` was evaluated without a fault and came to `truth`.
-pub(super) fn learned(expr: &Expr, truth: bool) -> Vec<Path> {
-    let outcome = outcome(expr);
-    if truth { outcome.yes } else { outcome.no }
+/// The paths that are not null if `expr` was evaluated without a fault and, where it is a condition, came to `truth`.
+pub fn learned(expr: &Expr, truth: Option<bool>) -> Vec<Path> {
+    match truth {
+        Some(true) => condition(expr).yes,
+        Some(false) => condition(expr).no,
+        None => outcome(expr).either_way(),
+    }
 }
 
 /// What is known either way; both alike for what is no condition. Found for each part once, from the leaves up, so

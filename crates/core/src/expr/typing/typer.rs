@@ -51,8 +51,8 @@ pub(in super::super) struct Typer<'a> {
 }
 
 impl<'a> Typer<'a> {
-    pub(in super::super) fn new(scope: &'a Scope<'a>, place: Place) -> Self {
-        Self { scope, place, locals: Vec::new(), facts: Vec::new(), unbounded_link: false, diagnostics: Vec::new() }
+    pub(in super::super) fn new(scope: &'a Scope<'a>, place: Place, known: &[Path]) -> Self {
+        Self { scope, place, locals: Vec::new(), facts: known.to_vec(), unbounded_link: false, diagnostics: Vec::new() }
     }
 
     /// The whole expression, held against what is wanted of it.
@@ -259,7 +259,7 @@ impl<'a> Typer<'a> {
 
     fn logic(&mut self, left: &Node, right: &Node, at: &Range<usize>, both: bool) -> Checked<Lowered> {
         let left = self.condition(left);
-        let learned = left.as_ref().map(|left| facts::learned(&left.expr, both)).unwrap_or_default();
+        let learned = left.as_ref().map(|left| facts::learned(&left.expr, Some(both))).unwrap_or_default();
         let right = self.knowing(learned, |typer| typer.condition(right));
         let (left, right) = (left?, right?);
         let cost = cost::sum([left.cost, right.cost, 1]);
@@ -275,7 +275,7 @@ impl<'a> Typer<'a> {
         expected: Option<&Type>,
     ) -> Checked<Lowered> {
         let condition = self.condition(condition)?;
-        let when = |truth| facts::learned(&condition.expr, truth);
+        let when = |truth| facts::learned(&condition.expr, Some(truth));
         let (yes, no) = if expected.is_none() && self.is_open(yes) && !self.is_open(no) {
             let no = self.knowing(when(false), |typer| typer.infer(no, None))?;
             let met = no.expr.typed.ty.clone();
