@@ -5,7 +5,8 @@ mod operation;
 mod snapshot;
 
 pub use changes::{
-    AuditEntry, Changes, Decision, Effect, LedgerMove, NewPayload, NoOp, NoOpReason, Question, RecordChange, Refusal, Account,
+    Account, AuditEntry, Changes, Decision, Effect, LedgerMove, NewPayload, NoOp, NoOpReason, Question, RecordChange,
+    Refusal,
 };
 pub use operation::{Answer, Call, Create, ErrorReport, Operation};
 pub use snapshot::{CountKey, Key, LinkKey, Snapshot, UniqueKey};

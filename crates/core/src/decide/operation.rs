@@ -47,8 +47,16 @@ pub enum Call {
         /// Start at once: IN_PROGRESS, not LEASED.
         start: bool,
     },
-    Start { record: RecordId, token: Token },
-    Heartbeat { record: RecordId, token: Token, #[serde(default)] lease: Option<Duration> },
+    Start {
+        record: RecordId,
+        token: Token,
+    },
+    Heartbeat {
+        record: RecordId,
+        token: Token,
+        #[serde(default)]
+        lease: Option<Duration>,
+    },
     Commit {
         record: RecordId,
         token: Token,
@@ -58,14 +66,29 @@ pub enum Call {
         /// Finish in the same operation.
         finish: bool,
     },
-    Finish { record: RecordId, token: Token },
-    Fail { record: RecordId, token: Token, error: ErrorReport },
-    Yield { record: RecordId, token: Token },
+    Finish {
+        record: RecordId,
+        token: Token,
+    },
+    Fail {
+        record: RecordId,
+        token: Token,
+        error: ErrorReport,
+    },
+    Yield {
+        record: RecordId,
+        token: Token,
+    },
     /// The engine: whatever is due on this record first: a timer, or a lease that ran out (lost before the commit,
     /// finished after it).
-    Due { record: RecordId },
+    Due {
+        record: RecordId,
+    },
     /// The engine knows that the worker is gone before its lease ran out (its own in-process worker, after a restart).
-    Lost { record: RecordId, token: Token },
+    Lost {
+        record: RecordId,
+        token: Token,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -30,7 +30,12 @@ pub enum Kind {
     Call(Function, Vec<Expr>),
     List(Vec<Expr>),
     /// `range.all(x, body)` and its kin; the variable is the local of that number.
-    Comprehension { how: Comprehension, range: Box<Expr>, local: u16, body: Box<Expr> },
+    Comprehension {
+        how: Comprehension,
+        range: Box<Expr>,
+        local: u16,
+        body: Box<Expr>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -100,7 +105,10 @@ pub enum Root {
     Result(u16),
     Error(ErrorPart),
     /// By index of the check and of the part of its answer.
-    Answer { check: u16, part: u16 },
+    Answer {
+        check: u16,
+        part: u16,
+    },
     /// By index into `[refs]`: a ref, or null where no record has the key.
     Lookup(u16),
     /// By index into `[links]`: a list of refs, in creation order.
@@ -114,7 +122,10 @@ pub enum Root {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Step {
     /// By name, with the slot it has in the version that was checked; a record of another version is asked by name.
-    Field { name: Arc<str>, slot: Slot },
+    Field {
+        name: Arc<str>,
+        slot: Slot,
+    },
     Id,
     State,
     Owner,

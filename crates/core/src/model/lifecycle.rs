@@ -184,7 +184,10 @@ pub struct Unique {
 pub enum Clash {
     /// Answer with the record that holds the key.
     Return,
-    Refuse { status: u16, code: Arc<str> },
+    Refuse {
+        status: u16,
+        code: Arc<str>,
+    },
 }
 
 #[derive(Clone, Debug, Serialize)]

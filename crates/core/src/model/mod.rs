@@ -7,10 +7,10 @@ mod row;
 
 pub use data::{Bounds, Field, Type, Typed};
 pub use lifecycle::{
-    Access, Check, Clash, Clock, Definitions, ErrorTable, Event, EventKind, KeyPart, Lifecycle, Limit, Link, LinkSource,
-    Lookup, PayloadBounds, Slot, State, StateIx, StateSet, Ready, Unique, Who, Work, WorkKey,
+    Access, Check, Clash, Clock, Definitions, ErrorTable, Event, EventKind, KeyPart, Lifecycle, Limit, Link,
+    LinkSource, Lookup, PayloadBounds, Ready, Slot, State, StateIx, StateSet, Unique, Who, Work, WorkKey,
 };
 pub use row::{
-    AccountRef, Amount, By, Cause, Deliver, Formula, Input, Move, Refuse, Row, SpawnPayload, Spawn, Template, TemplatePart,
-    Timing,
+    AccountRef, Amount, By, Cause, Deliver, Formula, Input, Move, Refuse, Row, Spawn, SpawnPayload, Template,
+    TemplatePart, Timing,
 };
