@@ -31,5 +31,7 @@ pub const JSON_BYTES: usize = 64 * 1024;
 pub const LIST_ITEMS: usize = 1_000;
 /// Records one operation may touch; beyond it the operation is refused whole.
 pub const RECORDS_PER_OPERATION: usize = 100_000;
+/// The longest wait that a worker's `retry_after` can ask for; a longer one is cut, so that no sum overflows.
+pub const RETRY_AFTER: crate::time::Duration = crate::time::Duration::from_secs(365 * 24 * 3600);
 /// Names: lifecycles, states, fields, events.
 pub const NAME_BYTES: usize = 100;

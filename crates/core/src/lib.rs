@@ -12,6 +12,7 @@ pub mod diagnostic;
 pub mod draw;
 pub mod expr;
 pub mod model;
+pub mod project;
 pub mod record;
 pub mod syntax;
 pub mod time;

@@ -75,8 +75,20 @@ pub struct Execution {
     pub expires_at: Time,
     pub started_at: Option<Time>,
     pub finished_at: Option<Time>,
-    /// Why it was aborted: the error's code, or `left` where the record moved away under it.
-    pub aborted: Option<Arc<str>>,
+    pub aborted: Option<Abort>,
+    /// COMMITTED by a row that stayed: a finish row must still move the record, and nothing else may.
+    pub finish_moves: bool,
+    /// The work key it counts under, where the lifecycle limits work per key.
+    pub key: Option<Vec<Arc<str>>>,
+}
+
+/// Why an execution was aborted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Abort {
+    /// The error's code, or `left` where the record moved away under the lease.
+    pub code: Arc<str>,
+    /// As the lifecycle classed it.
+    pub retryable: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -99,6 +111,15 @@ impl ExecutionStatus {
 impl Record {
     pub fn live_execution(&self) -> Option<&Execution> {
         self.execution.as_ref().filter(|execution| execution.status.is_live())
+    }
+
+    /// COMMITTED and waiting for its finish row: nothing else may move the record.
+    pub fn awaits_finish(&self) -> bool {
+        self.execution.as_ref().is_some_and(|e| e.status == ExecutionStatus::Committed && e.finish_moves)
+    }
+
+    pub fn is_final(&self) -> bool {
+        self.lifecycle.states[usize::from(self.state)].is_final
     }
 
     pub fn state_name(&self) -> &Arc<str> {

@@ -1,12 +1,26 @@
 //! `decide`: the state of the world, an operation and a time give changes, or a reason why not.
 
+mod access;
+mod carry;
 mod changes;
+mod create;
+mod draft;
+mod halt;
+mod input;
+mod keys;
+mod ledger;
 mod operation;
+mod plan;
+mod run;
 mod snapshot;
+mod timers;
+mod work;
 
 pub use changes::{
     Account, AuditEntry, Changes, Decision, Effect, LedgerMove, NewPayload, NoOp, NoOpReason, Question, RecordChange,
     Refusal,
 };
 pub use operation::{Answer, Call, Create, ErrorReport, Operation};
-pub use snapshot::{CountKey, Key, LinkKey, Snapshot, UniqueKey};
+pub use run::decide;
+pub use snapshot::{CountKey, Key, LinkKey, QueueKey, Snapshot, UniqueKey, queue_of};
+pub use timers::{is_due, next_due};

@@ -44,7 +44,7 @@ pub enum Call {
         /// Shorter or longer than the lifecycle's own; at most a day.
         #[serde(default)]
         lease: Option<Duration>,
-        /// Start at once: IN_PROGRESS, not LEASED.
+        /// Start at once: `IN_PROGRESS`, not `LEASED`.
         start: bool,
     },
     Start {

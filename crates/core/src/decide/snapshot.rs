@@ -1,12 +1,14 @@
 //! The part of the world that an operation is decided on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::changes::Account;
+use super::changes::{Account, Changes};
+use crate::model::KeyPart;
 use crate::record::{Execution, Record, Token};
+use crate::time::Time;
 use crate::value::{RecordId, Value};
 
 /// Something that `decide` may need loaded.
@@ -19,6 +21,15 @@ pub enum Key {
     Links(LinkKey),
     /// An execution older than the record's newest.
     Execution(RecordId, Token),
+    /// The oldest unfinished job of a work key whose jobs go in order.
+    Queue(QueueKey),
+}
+
+/// The jobs of one work key, where `[work] key` is `ordered`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct QueueKey {
+    pub lifecycle: Arc<str>,
+    pub parts: Vec<Arc<str>>,
 }
 
 /// A value of a `unique`, or of a natural key, which is the unique called `key`.
@@ -52,18 +63,177 @@ pub struct LinkKey {
 /// with nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    /// The whole world is here: what is not here does not exist. For the reference model and simulations.
+    pub complete: bool,
     pub records: HashMap<RecordId, Option<Arc<Record>>>,
     pub uniques: HashMap<UniqueKey, Option<RecordId>>,
     pub counts: HashMap<CountKey, u64>,
     /// Only accounts that can run short need to be here.
     pub accounts: HashMap<Account, i64>,
-    /// In creation order.
     pub links: HashMap<LinkKey, Vec<RecordId>>,
     pub executions: HashMap<(RecordId, Token), Option<Execution>>,
+    /// Unfinished jobs by age. A partial snapshot needs the first only.
+    pub queues: HashMap<QueueKey, BTreeSet<(Time, RecordId)>>,
+}
+
+impl Snapshot {
+    /// An empty world that is known to be empty.
+    pub fn world() -> Self {
+        Self { complete: true, ..Self::default() }
+    }
+
+    /// A record that is known here; `None` for one that is not, or not loaded.
+    pub fn record(&self, id: RecordId) -> Option<&Arc<Record>> {
+        self.records.get(&id).and_then(Option::as_ref)
+    }
+
+    /// Carry changes over, so that the next operation of a batch sees them. What a partial snapshot does not hold
+    /// stays unknown.
+    pub fn apply(&mut self, changes: &Changes) {
+        for change in &changes.records {
+            self.apply_links(change.before.as_deref(), &change.after);
+            self.apply_queue(change.before.as_deref(), &change.after);
+            self.records.insert(change.after.id, Some(Arc::clone(&change.after)));
+        }
+        for (record, execution) in &changes.executions {
+            self.executions.insert((*record, execution.token), Some(execution.clone()));
+        }
+        if let Some((id, execution)) = &changes.heartbeat {
+            self.executions.insert((*id, execution.token), Some(execution.clone()));
+            if let Some(Some(record)) = self.records.get_mut(id) {
+                Arc::make_mut(record).execution = Some(execution.clone());
+            }
+        }
+        for (key, holder) in &changes.uniques {
+            self.uniques.insert(key.clone(), *holder);
+        }
+        for (key, delta) in &changes.counts {
+            if self.complete {
+                let count = self.counts.entry(key.clone()).or_default();
+                *count = count.saturating_add_signed(*delta);
+            } else if let Some(count) = self.counts.get_mut(key) {
+                *count = count.saturating_add_signed(*delta);
+            }
+        }
+        for entry in &changes.moves {
+            for (account, delta) in [(&entry.from, -entry.amount), (&entry.to, entry.amount)] {
+                if self.complete {
+                    *self.accounts.entry(account.clone()).or_default() += delta;
+                } else if let Some(balance) = self.accounts.get_mut(account) {
+                    *balance += delta;
+                }
+            }
+        }
+    }
+
+    fn apply_links(&mut self, before: Option<&Record>, after: &Record) {
+        for change in ref_changes(before, after) {
+            let key = LinkKey {
+                target: change.target,
+                lifecycle: Arc::clone(&after.lifecycle.name),
+                field: Arc::clone(&after.lifecycle.fields[change.slot].name),
+            };
+            let linked = if self.complete {
+                self.links.entry(key).or_default()
+            } else if let Some(linked) = self.links.get_mut(&key) {
+                linked
+            } else {
+                continue;
+            };
+            if change.added {
+                if !linked.contains(&after.id) {
+                    linked.push(after.id);
+                }
+            } else {
+                linked.retain(|id| *id != after.id);
+            }
+        }
+    }
+
+    fn apply_queue(&mut self, before: Option<&Record>, after: &Record) {
+        let ordered = |record: &Record| {
+            record.lifecycle.work.as_ref().and_then(|work| work.key.as_ref()).is_some_and(|key| key.ordered)
+        };
+        if !ordered(after) {
+            return;
+        }
+        let old = before.and_then(queue_of);
+        let new = queue_of(after).filter(|_| !after.is_final());
+        if self.complete {
+            if let Some(key) = old {
+                self.queues.entry(key).or_default().remove(&(after.created_at, after.id));
+            }
+            if let Some(key) = new {
+                self.queues.entry(key).or_default().insert((after.created_at, after.id));
+            }
+        } else {
+            // Who is first now is the store's to say.
+            for key in [old, new].into_iter().flatten() {
+                self.queues.remove(&key);
+            }
+        }
+    }
+}
+
+/// The ordered queue that a record stands in by its work key.
+pub fn queue_of(record: &Record) -> Option<QueueKey> {
+    let key = record.lifecycle.work.as_ref()?.key.as_ref()?;
+    let parts = key_parts(record, &key.on)?;
+    Some(QueueKey { lifecycle: Arc::clone(&record.lifecycle.name), parts })
+}
+
+/// A link that a change of a record makes or takes away.
+pub(super) struct RefChange {
+    pub(super) slot: usize,
+    pub(super) target: RecordId,
+    pub(super) added: bool,
+}
+
+/// The refs that differ between two versions of a record.
+pub(super) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefChange> {
+    let mut changes = Vec::new();
+    for (slot, new) in after.fields.iter().enumerate() {
+        let old = before.and_then(|record| record.fields.get(slot)).unwrap_or(&Value::Null);
+        let (old, new) = (targets(old), targets(new));
+        if old.is_empty() && new.is_empty() {
+            continue;
+        }
+        changes.extend(old.iter().filter(|id| !new.contains(id)).map(|id| RefChange {
+            slot,
+            target: *id,
+            added: false,
+        }));
+        changes.extend(new.iter().filter(|id| !old.contains(id)).map(|id| RefChange {
+            slot,
+            target: *id,
+            added: true,
+        }));
+    }
+    changes
+}
+
+fn targets(value: &Value) -> Vec<RecordId> {
+    match value {
+        Value::Ref(id) => vec![*id],
+        Value::List(items) => {
+            items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The parts of a record's key; `None` where one of them is null: no key.
+pub(super) fn key_parts(record: &Record, on: &[KeyPart]) -> Option<Vec<Arc<str>>> {
+    on.iter()
+        .map(|part| match part {
+            KeyPart::Owner => Some(format!("s{}", record.owner).into()),
+            KeyPart::Field(slot) => key_part(&record.fields[usize::from(*slot)]),
+        })
+        .collect()
 }
 
 /// One part of a key as text that no other value shares: a kind letter, then the value.
-pub fn key_part(value: &Value) -> Option<Arc<str>> {
+pub(super) fn key_part(value: &Value) -> Option<Arc<str>> {
     let text = match value {
         Value::Null => return None,
         Value::Bool(b) => format!("b{b}"),

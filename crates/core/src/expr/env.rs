@@ -41,6 +41,8 @@ pub enum Stop {
     Missing(Key),
     /// Has a due timer, or a lease that has run out, which must be dealt with first.
     Due(RecordId),
+    /// Was logged later than the operation's `now`: decide again with `now` there.
+    Later(Time),
     /// A check, by index, that has not been answered.
     Unanswered(u16),
     Fault(Fault),

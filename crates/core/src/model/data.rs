@@ -67,6 +67,7 @@ pub struct Bounds {
     pub element: Option<Box<Bounds>>,
 }
 
+#[expect(clippy::ref_option, reason = "the shape that serde asks for")]
 fn pattern_text<S: serde::Serializer>(pattern: &Option<regex::Regex>, out: S) -> Result<S::Ok, S::Error> {
     pattern.as_ref().map(regex::Regex::as_str).serialize(out)
 }

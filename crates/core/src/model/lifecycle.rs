@@ -225,8 +225,8 @@ pub struct Work {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkKey {
-    /// Null means no key.
-    pub on: Formula,
+    /// A null part means no key.
+    pub on: Vec<KeyPart>,
     /// At most so many running per key.
     pub limit: Option<u32>,
     /// Not leasable while an older job of its key is unfinished.

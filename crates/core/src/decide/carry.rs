@@ -1,0 +1,296 @@
+//! Carrying out: choosing the row that answers an event, doing what it says, and all that follows from it.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::access::Caller;
+use super::changes::{AuditEntry, NewPayload};
+use super::draft::Draft;
+use super::halt::{Halt, Step, refusal};
+use super::input::Given;
+use super::keys;
+use super::ledger;
+use super::plan::{NotTaken, Occasion, Plan, PlannedCause, weigh};
+use super::timers;
+use super::work::end_execution;
+use crate::bounds;
+use crate::model::{EventKind, Row};
+use crate::record::{Abort, ExecutionStatus, Payload, Record};
+use crate::value::{RecordId, Value};
+
+/// Spawns and requires inside each other. Real lifecycles nest two deep; a lifecycle that spawns itself ends here.
+const DEPTH: usize = 16;
+
+/// What is still to be done, last first.
+pub(super) enum Task {
+    /// Offer an event to a record; not taken is fine.
+    Offer { record: RecordId, event: Arc<str>, input: Arc<[(Arc<str>, Value)]> },
+    /// The record was brought into a state.
+    Entered { record: RecordId },
+}
+
+/// One attempt at an operation.
+pub(super) struct Run<'a> {
+    pub(super) draft: Draft<'a>,
+    tasks: Vec<Task>,
+    depth: usize,
+    /// Events offered so far, against `bounds::RECORDS_PER_OPERATION`.
+    offered: usize,
+}
+
+/// A row was taken: did the record move, or was it an annotation?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) moved: bool,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(draft: Draft<'a>) -> Self {
+        Self { draft, tasks: Vec::new(), depth: 0, offered: 0 }
+    }
+
+    pub(super) fn open_tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    pub(super) fn drop_tasks(&mut self, left: usize) {
+        self.tasks.truncate(left);
+    }
+
+    /// Try the rows of an event in file order; the first that holds is taken.
+    pub(super) fn fire(&mut self, id: RecordId, occasion: Occasion) -> Step<Result<Taken, NotTaken>> {
+        self.fire_rows(id, occasion, None)
+    }
+
+    /// Fire `time`, for the rows whose timers are due only.
+    pub(super) fn fire_timers(&mut self, id: RecordId, due: &[u16]) -> Step<Result<Taken, NotTaken>> {
+        let event: Arc<str> = "time".into();
+        self.fire_rows(id, engine_event(&event), Some(due))
+    }
+
+    fn fire_rows(&mut self, id: RecordId, occasion: Occasion, only: Option<&[u16]>) -> Step<Result<Taken, NotTaken>> {
+        let record = self.draft.expect(id)?;
+        let lifecycle = Arc::clone(&record.lifecycle);
+        let mut best = NotTaken::State;
+        let Some(event) = lifecycle.event(occasion.event) else { return Ok(Err(best)) };
+        for (number, row) in event.rows.iter().enumerate() {
+            let wanted = only.is_none_or(|rows| rows.iter().any(|row| usize::from(*row) == number));
+            if !wanted || !row.from.contains(record.state) {
+                continue;
+            }
+            match weigh(&self.draft, &record, row, occasion)? {
+                Err(reason) => best = best.max(reason),
+                Ok(plan) => {
+                    let (mark, tasks) = (self.draft.mark(), self.tasks.len());
+                    if self.carry_out(Some(&record), (*record).clone(), row, number, plan, occasion, event.kind)? {
+                        return Ok(Ok(Taken { moved: row.to.is_some() }));
+                    }
+                    self.draft.back_to(&mark);
+                    self.tasks.truncate(tasks);
+                    best = best.max(NotTaken::Guard);
+                }
+            }
+        }
+        Ok(Err(best))
+    }
+
+    /// Do what a row says. `false`: a require was not taken, and the caller must go back.
+    #[expect(clippy::too_many_arguments, reason = "one row's whole context, used in two places")]
+    pub(super) fn carry_out(
+        &mut self,
+        before: Option<&Arc<Record>>,
+        mut record: Record,
+        row: &Row,
+        number: usize,
+        plan: Plan,
+        occasion: Occasion,
+        kind: EventKind,
+    ) -> Step<bool> {
+        let id = record.id;
+        if let Some(to) = row.to {
+            self.enter(&mut record, to, kind);
+        }
+        for (slot, value) in plan.set {
+            record.fields[usize::from(slot)] = value;
+        }
+        if kind == EventKind::Called {
+            record.stuck = None;
+        }
+        keys::update(&mut self.draft, before.map(|record| &**record), &record, occasion.event)?;
+        ledger::carry_out(&mut self.draft, &mut record, plan.moves, occasion.event)?;
+        match before {
+            Some(before) if row.to.is_none() => timers::follow(&before.lifecycle, before, &mut record),
+            _ => timers::arm(&self.draft, &mut record)?,
+        }
+        if let Some(tag) = &row.audit {
+            self.draft.audit.push(AuditEntry { record: Some(id), tag: Arc::clone(tag) });
+        }
+        let (owner, payload) = (Arc::clone(&record.owner), record.payload);
+        self.draft.put(record)?;
+        self.draft.note_row(id, occasion.event, number);
+
+        for spawn in plan.spawn {
+            let payload = if spawn.same_payload { payload } else { None };
+            self.spawn(id, &spawn.lifecycle, &spawn.fields, spawn.owner, payload)?;
+        }
+        for delivery in plan.deliver {
+            let payload =
+                Payload { sha256: Sha256::digest(delivery.body.as_bytes()).into(), bytes: delivery.body.len() as u64 };
+            self.draft.payloads.push(NewPayload { payload, bytes: delivery.body });
+            let fields = [("to".into(), delivery.to), ("source".into(), Value::text(id.to_string()))];
+            self.spawn(id, "onceward.delivery", &fields, Arc::clone(&owner), Some(payload))?;
+        }
+        for cause in plan.require {
+            if !self.require(cause)? {
+                return Ok(false);
+            }
+        }
+        if row.to.is_some() {
+            self.tasks.push(Task::Entered { record: id });
+        }
+        for cause in plan.cascade.into_iter().rev() {
+            self.offered += cause.targets.len();
+            for target in cause.targets.into_iter().rev() {
+                self.tasks.push(Task::Offer {
+                    record: target,
+                    event: Arc::clone(&cause.event),
+                    input: Arc::clone(&cause.input),
+                });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Into a state: the clock of its timers starts, a lease that is not part of the move ends.
+    fn enter(&mut self, record: &mut Record, to: crate::model::StateIx, kind: EventKind) {
+        let leaves_lease = kind != EventKind::Lease
+            && record.execution.as_ref().is_some_and(|execution| {
+                matches!(execution.status, ExecutionStatus::Leased | ExecutionStatus::InProgress)
+            });
+        if leaves_lease {
+            let abort = Abort { code: "left".into(), retryable: false };
+            end_execution(&mut self.draft, record, ExecutionStatus::Aborted, Some(abort));
+        }
+        record.state = to;
+        record.entered_at = self.draft.now;
+        if record.is_final() {
+            record.finished_at = Some(self.draft.now);
+        }
+    }
+
+    /// An event that must be taken by each of its targets.
+    fn require(&mut self, cause: PlannedCause) -> Step<bool> {
+        if cause.targets.is_empty() {
+            return Ok(false);
+        }
+        self.draft.gather(&cause.targets)?;
+        for target in cause.targets {
+            if self.draft.expect(target)?.awaits_finish() {
+                return Ok(false);
+            }
+            let occasion = caused(&cause.event, &cause.input);
+            let taken = self.nested(target, |run| run.fire(target, occasion))?;
+            if taken.is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn spawn(
+        &mut self,
+        from: RecordId,
+        lifecycle: &str,
+        fields: &[(Arc<str>, Value)],
+        owner: Arc<str>,
+        payload: Option<Payload>,
+    ) -> Step<()> {
+        let mark = self.draft.mark();
+        let tasks = self.tasks.len();
+        let made =
+            self.nested(from, |run| run.create(lifecycle, None, owner, Given::Values(fields), payload, Caller::Record));
+        match made {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(reason)) => {
+                let spawner = self.draft.expect(from)?;
+                let reason = match reason {
+                    NotTaken::Input(reason) => format!("a {lifecycle} cannot be made: {reason}"),
+                    _ => format!("no row of {lifecycle} takes the creation"),
+                };
+                Err(Halt::Refuse(refusal(&spawner, "create", 409, "spawn_not_taken", reason)))
+            }
+            // The record that holds the key serves in place of a new one.
+            Err(Halt::Holder(_)) => {
+                self.draft.back_to(&mark);
+                self.tasks.truncate(tasks);
+                Ok(())
+            }
+            Err(halt) => Err(halt),
+        }
+    }
+
+    /// Do something with all that follows from it, before going on.
+    fn nested<T>(&mut self, about: RecordId, step: impl FnOnce(&mut Self) -> Step<T>) -> Step<T> {
+        if self.depth == DEPTH {
+            let record = self.draft.expect(about)?;
+            let reason = format!("more than {DEPTH} records make or require one another");
+            return Err(Halt::Refuse(refusal(&record, "require", 409, "too_deep", reason)));
+        }
+        self.depth += 1;
+        let base = self.tasks.len();
+        let done = step(self).and_then(|done| self.follow_up(base).map(|()| done));
+        self.depth -= 1;
+        done
+    }
+
+    /// Run the tasks down to a length of the stack: depth first, and no deeper in calls however long the chain.
+    pub(super) fn follow_up(&mut self, base: usize) -> Step<()> {
+        while self.tasks.len() > base {
+            let Some(task) = self.tasks.pop() else { break };
+            if self.offered > bounds::RECORDS_PER_OPERATION {
+                return Err(Halt::Refuse(super::halt::refusal_of_call(
+                    "cascade",
+                    409,
+                    "operation_too_large",
+                    format!("the operation reaches more than {} records", bounds::RECORDS_PER_OPERATION),
+                )));
+            }
+            match task {
+                Task::Offer { record, event, input } => self.offer(record, &event, &input)?,
+                Task::Entered { record } => self.entered(record)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn offer(&mut self, id: RecordId, event: &Arc<str>, input: &Arc<[(Arc<str>, Value)]>) -> Step<()> {
+        if self.draft.has_taken(id, event) || self.draft.expect(id)?.awaits_finish() {
+            return Ok(());
+        }
+        // Noted before its own cascades come round to it again.
+        self.draft.note_taken(id, event);
+        if self.fire(id, caused(event, input))?.is_err() {
+            self.draft.forget_taken(id, event);
+        }
+        Ok(())
+    }
+
+    fn entered(&mut self, id: RecordId) -> Step<()> {
+        let record = self.draft.expect(id)?;
+        if record.lifecycle.rows(EventKind::Enter).is_empty() {
+            return Ok(());
+        }
+        let event: Arc<str> = "enter".into();
+        self.fire(id, engine_event(&event)).map(drop)
+    }
+}
+
+fn caused<'b>(event: &'b Arc<str>, input: &'b [(Arc<str>, Value)]) -> Occasion<'b> {
+    Occasion { caller: Caller::Record, given: Given::Values(input), ..engine_event(event) }
+}
+
+/// One of the engine's own events, with nothing given.
+pub(super) fn engine_event(event: &Arc<str>) -> Occasion<'_> {
+    Occasion { event, caller: Caller::Engine, given: Given::Nothing, result: &[], error: None, creating: false }
+}

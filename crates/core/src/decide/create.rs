@@ -1,0 +1,124 @@
+//! Making records.
+
+use std::sync::Arc;
+
+use super::access::Caller;
+use super::carry::Run;
+use super::halt::{Halt, Step, refusal_of_call};
+use super::input::Given;
+use super::operation::Create;
+use super::plan::{NotTaken, Occasion, weigh};
+use crate::model::{EventKind, Lifecycle, PayloadBounds};
+use crate::record::{Payload, Record};
+use crate::value::{RecordId, Value};
+
+impl Run<'_> {
+    /// A creation asked for by a caller.
+    pub(super) fn create_for_caller(&mut self, create: &Create) -> Step<RecordId> {
+        let actor = &self.draft.operation.actor;
+        let owner = match &create.owner {
+            Some(owner) if *owner != actor.id && !actor.has_role("operator") => {
+                let reason = "only an operator may make a record for another owner";
+                return Err(Halt::Refuse(refusal_of_call("create", 403, "not_allowed", reason)));
+            }
+            Some(owner) => Arc::clone(owner),
+            None => Arc::clone(&actor.id),
+        };
+        if let Some(id) = create.id {
+            if id.0.get_version_num() != 7 {
+                let reason = "the id of a new record must be a UUID of version 7";
+                return Err(Halt::Refuse(refusal_of_call("create", 422, "bad_input", reason)));
+            }
+            if self.draft.find(id)?.is_some() {
+                return Err(Halt::Refuse(refusal_of_call("create", 409, "id_taken", "a record has this id already")));
+            }
+        }
+        let given = Given::Json(&create.fields);
+        let made = self.create(&create.lifecycle, create.id, owner, given, create.payload, Caller::Key(None))?;
+        made.map_err(|not_taken| {
+            let (status, code, reason) = match not_taken {
+                NotTaken::State | NotTaken::Guard => (409, "not_taken", "no row takes this creation".to_owned()),
+                NotTaken::Caller => (403, "not_allowed", "no row lets this caller create one".to_owned()),
+                NotTaken::Input(reason) => (422, "bad_input", reason),
+            };
+            let mut refusal = refusal_of_call("create", status, code, reason);
+            refusal.lifecycle = Some(Arc::clone(&create.lifecycle));
+            Halt::Refuse(refusal)
+        })
+    }
+
+    /// Try the create rows in file order.
+    pub(super) fn create(
+        &mut self,
+        lifecycle: &str,
+        id: Option<RecordId>,
+        owner: Arc<str>,
+        given: Given,
+        payload: Option<Payload>,
+        caller: Caller,
+    ) -> Step<Result<RecordId, NotTaken>> {
+        let Some(lifecycle) = self.draft.definitions.get(lifecycle).cloned() else {
+            let reason = format!("there is no lifecycle `{lifecycle}`");
+            return Err(Halt::Refuse(refusal_of_call("create", 404, "no_such_lifecycle", reason)));
+        };
+        if let Err(reason) = payload_fits(lifecycle.payload, payload) {
+            return Ok(Err(NotTaken::Input(reason)));
+        }
+        let id = id.unwrap_or_else(|| self.draft.new_id());
+        let record = self.newborn(&lifecycle, id, owner, payload);
+        let event: Arc<str> = "create".into();
+        let occasion = Occasion { event: &event, caller, given, result: &[], error: None, creating: true };
+        let mut best = NotTaken::State;
+        for (number, row) in lifecycle.rows(EventKind::Create).iter().enumerate() {
+            match weigh(&self.draft, &record, row, occasion)? {
+                Err(reason) => best = best.max(reason),
+                Ok(plan) => {
+                    let (mark, tasks) = (self.draft.mark(), self.open_tasks());
+                    if self.carry_out(None, record.clone(), row, number, plan, occasion, EventKind::Create)? {
+                        return Ok(Ok(id));
+                    }
+                    self.draft.back_to(&mark);
+                    self.drop_tasks(tasks);
+                    best = best.max(NotTaken::Guard);
+                }
+            }
+        }
+        Ok(Err(best))
+    }
+
+    /// A record with its defaults, before any row has brought it into a state.
+    fn newborn(&self, lifecycle: &Arc<Lifecycle>, id: RecordId, owner: Arc<str>, payload: Option<Payload>) -> Record {
+        let now = self.draft.now;
+        Record {
+            id,
+            lifecycle: Arc::clone(lifecycle),
+            state: 0,
+            version: 0,
+            owner,
+            fields: lifecycle.fields.iter().map(|field| field.default.clone().unwrap_or(Value::Null)).collect(),
+            attempt: 0,
+            created_at: now,
+            updated_at: now,
+            started_at: None,
+            finished_at: None,
+            entered_at: now,
+            hold: 0,
+            timers: Vec::new(),
+            execution: None,
+            committed: None,
+            payload,
+            stuck: None,
+        }
+    }
+}
+
+fn payload_fits(bounds: PayloadBounds, payload: Option<Payload>) -> Result<(), String> {
+    let bytes = payload.map_or(0, |payload| payload.bytes);
+    if bytes < bounds.min {
+        return Err(format!("the payload must have at least {} bytes, this one has {bytes}", bounds.min));
+    }
+    if bytes > bounds.max {
+        return Err(format!("the payload must have at most {} bytes, this one has {bytes}", bounds.max));
+    }
+    Ok(())
+}

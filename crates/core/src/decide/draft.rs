@@ -1,0 +1,425 @@
+//! The world as an operation has left it so far: changes over a snapshot, with marks to go back to.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::changes::{Account, AuditEntry, Effect, LedgerMove, NewPayload};
+use super::halt::{Halt, Step};
+use super::operation::Operation;
+use super::snapshot::{CountKey, Key, LinkKey, RefChange, Snapshot, UniqueKey, key_part, ref_changes};
+use super::timers::is_due;
+use crate::diagnostic::Span;
+use crate::expr::{Fault, FaultKind, Stop, World};
+use crate::model::{Definitions, Link};
+use crate::record::Record;
+use crate::time::Time;
+use crate::value::{RecordId, Value};
+
+/// A record that the operation has touched.
+pub(super) struct Entry {
+    pub(super) before: Option<Arc<Record>>,
+    pub(super) after: Arc<Record>,
+    pub(super) rows: Vec<(Arc<str>, u16)>,
+}
+
+pub(super) struct Draft<'a> {
+    pub(super) definitions: &'a Definitions,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) operation: &'a Operation,
+    pub(super) now: Time,
+    pub(super) entries: Vec<Entry>,
+    index: HashMap<RecordId, usize>,
+    uniques: HashMap<UniqueKey, Option<RecordId>>,
+    counts: HashMap<CountKey, i64>,
+    balances: HashMap<Account, i64>,
+    links: HashMap<LinkKey, Vec<(RecordId, bool)>>,
+    /// Cascaded events that a record has taken: each once per operation, so cascades end.
+    taken: HashSet<(RecordId, Arc<str>)>,
+    pub(super) moves: Vec<LedgerMove>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) payloads: Vec<NewPayload>,
+    pub(super) audit: Vec<AuditEntry>,
+    /// Ids made so far; never goes back, so that an undone row's ids are not used again.
+    made: u64,
+    undo: Vec<Undo>,
+    reads: RefCell<Vec<Key>>,
+}
+
+/// How to take one step back.
+enum Undo {
+    Inserted,
+    Replaced { at: usize, old: Arc<Record>, rows: usize },
+    Unique { key: UniqueKey, old: Previous },
+    Count { key: CountKey, delta: i64 },
+    Balance { account: Account, delta: i64 },
+    Link { key: LinkKey },
+    Taken { record: RecordId, event: Arc<str> },
+}
+
+/// What the draft said of a key before: nothing, or who holds it.
+enum Previous {
+    Unsaid,
+    Said(Option<RecordId>),
+}
+
+/// A place to go back to when a `require` is not taken.
+pub(super) struct Mark {
+    undo: usize,
+    moves: usize,
+    effects: usize,
+    payloads: usize,
+    audit: usize,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(
+        definitions: &'a Definitions,
+        snapshot: &'a Snapshot,
+        operation: &'a Operation,
+        now: Time,
+    ) -> Self {
+        Self {
+            definitions,
+            snapshot,
+            operation,
+            now,
+            entries: Vec::new(),
+            index: HashMap::new(),
+            uniques: HashMap::new(),
+            counts: HashMap::new(),
+            balances: HashMap::new(),
+            links: HashMap::new(),
+            taken: HashSet::new(),
+            moves: Vec::new(),
+            effects: Vec::new(),
+            payloads: Vec::new(),
+            audit: Vec::new(),
+            made: 0,
+            undo: Vec::new(),
+            reads: RefCell::new(Vec::new()),
+        }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            undo: self.undo.len(),
+            moves: self.moves.len(),
+            effects: self.effects.len(),
+            payloads: self.payloads.len(),
+            audit: self.audit.len(),
+        }
+    }
+
+    pub(super) fn back_to(&mut self, mark: &Mark) {
+        while self.undo.len() > mark.undo {
+            match self.undo.pop() {
+                Some(Undo::Inserted) => {
+                    if let Some(entry) = self.entries.pop() {
+                        self.index.remove(&entry.after.id);
+                    }
+                }
+                Some(Undo::Replaced { at, old, rows }) => {
+                    self.entries[at].after = old;
+                    self.entries[at].rows.truncate(rows);
+                }
+                Some(Undo::Unique { key, old: Previous::Said(old) }) => {
+                    self.uniques.insert(key, old);
+                }
+                Some(Undo::Unique { key, old: Previous::Unsaid }) => {
+                    self.uniques.remove(&key);
+                }
+                Some(Undo::Count { key, delta }) => *self.counts.entry(key).or_default() -= delta,
+                Some(Undo::Balance { account, delta }) => *self.balances.entry(account).or_default() -= delta,
+                Some(Undo::Link { key }) => {
+                    if let Some(changes) = self.links.get_mut(&key) {
+                        changes.pop();
+                    }
+                }
+                Some(Undo::Taken { record, event }) => {
+                    self.taken.remove(&(record, event));
+                }
+                None => break,
+            }
+        }
+        self.moves.truncate(mark.moves);
+        self.effects.truncate(mark.effects);
+        self.payloads.truncate(mark.payloads);
+        self.audit.truncate(mark.audit);
+    }
+
+    /// A record as the snapshot has it, whether or not it is due; `None` where there is none.
+    pub(super) fn stored(&self, id: RecordId) -> Step<Option<&Arc<Record>>> {
+        self.reads.borrow_mut().push(Key::Record(id));
+        match self.snapshot.records.get(&id) {
+            Some(record) => Ok(record.as_ref()),
+            None if self.snapshot.complete => Ok(None),
+            None => Err(Halt::Missing(vec![Key::Record(id)])),
+        }
+    }
+
+    /// A record as the operation has left it so far, brought up to date by its timers; `None` where there is none.
+    pub(super) fn find(&self, id: RecordId) -> Step<Option<&Arc<Record>>> {
+        if let Some(at) = self.index.get(&id) {
+            return Ok(Some(&self.entries[*at].after));
+        }
+        let Some(record) = self.stored(id)? else { return Ok(None) };
+        if record.updated_at > self.now {
+            return Err(Halt::Later(record.updated_at));
+        }
+        if is_due(record, self.now) {
+            return Err(Halt::Due(vec![id]));
+        }
+        Ok(Some(record))
+    }
+
+    /// A record that must be there, since a record of ours points to it.
+    pub(super) fn expect(&self, id: RecordId) -> Step<Arc<Record>> {
+        self.find(id)?.cloned().ok_or_else(dangling)
+    }
+
+    /// Make sure that all of these are loaded and up to date, asking for all that is missing at once.
+    pub(super) fn gather(&self, ids: &[RecordId]) -> Step<()> {
+        let (mut missing, mut due) = (Vec::new(), Vec::new());
+        for id in ids {
+            match self.find(*id) {
+                Err(Halt::Missing(mut keys)) => missing.append(&mut keys),
+                Err(Halt::Due(mut records)) => due.append(&mut records),
+                Err(other) => return Err(other),
+                Ok(_) => {}
+            }
+        }
+        if !missing.is_empty() {
+            return Err(Halt::Missing(missing));
+        }
+        if due.is_empty() { Ok(()) } else { Err(Halt::Due(due)) }
+    }
+
+    /// A new record, or a new version of one.
+    pub(super) fn put(&mut self, record: Record) -> Step<()> {
+        let id = record.id;
+        if let Some(&at) = self.index.get(&id) {
+            let changes = ref_changes(Some(&self.entries[at].after), &record);
+            self.note_links(changes, &record);
+            let entry = &mut self.entries[at];
+            let rows = entry.rows.len();
+            let old = std::mem::replace(&mut entry.after, Arc::new(record));
+            self.undo.push(Undo::Replaced { at, old, rows });
+            return Ok(());
+        }
+        let before = self.stored(id)?.cloned();
+        self.note_links(ref_changes(before.as_deref(), &record), &record);
+        self.index.insert(id, self.entries.len());
+        self.entries.push(Entry { before, after: Arc::new(record), rows: Vec::new() });
+        self.undo.push(Undo::Inserted);
+        Ok(())
+    }
+
+    /// Note that a row was taken; the record was put before.
+    pub(super) fn note_row(&mut self, id: RecordId, event: &Arc<str>, row: usize) {
+        if let Some(&at) = self.index.get(&id) {
+            // A row's number fits: bounds::ROWS.
+            self.entries[at].rows.push((Arc::clone(event), u16::try_from(row).unwrap_or(u16::MAX)));
+        }
+    }
+
+    fn note_links(&mut self, changes: Vec<RefChange>, after: &Record) {
+        for change in changes {
+            let key = LinkKey {
+                target: change.target,
+                lifecycle: Arc::clone(&after.lifecycle.name),
+                field: Arc::clone(&after.lifecycle.fields[change.slot].name),
+            };
+            self.links.entry(key.clone()).or_default().push((after.id, change.added));
+            self.undo.push(Undo::Link { key });
+        }
+    }
+
+    pub(super) fn holder(&self, key: &UniqueKey) -> Step<Option<RecordId>> {
+        if let Some(holder) = self.uniques.get(key) {
+            return Ok(*holder);
+        }
+        self.reads.borrow_mut().push(Key::Unique(key.clone()));
+        match self.snapshot.uniques.get(key) {
+            Some(holder) => Ok(*holder),
+            None if self.snapshot.complete => Ok(None),
+            None => Err(Halt::Missing(vec![Key::Unique(key.clone())])),
+        }
+    }
+
+    pub(super) fn set_holder(&mut self, key: UniqueKey, holder: Option<RecordId>) {
+        let old = self.uniques.insert(key.clone(), holder).map_or(Previous::Unsaid, Previous::Said);
+        self.undo.push(Undo::Unique { key, old });
+    }
+
+    pub(super) fn count(&self, key: &CountKey) -> Step<u64> {
+        let delta = self.counts.get(key).copied().unwrap_or(0);
+        self.reads.borrow_mut().push(Key::Count(key.clone()));
+        let stored = match self.snapshot.counts.get(key) {
+            Some(count) => *count,
+            None if self.snapshot.complete => 0,
+            None => return Err(Halt::Missing(vec![Key::Count(key.clone())])),
+        };
+        Ok(stored.saturating_add_signed(delta))
+    }
+
+    pub(super) fn add_count(&mut self, key: CountKey, delta: i64) {
+        *self.counts.entry(key.clone()).or_default() += delta;
+        self.undo.push(Undo::Count { key, delta });
+    }
+
+    /// The balance of a named account that can run short.
+    pub(super) fn balance(&self, account: &Account) -> Step<i64> {
+        let delta = self.balances.get(account).copied().unwrap_or(0);
+        self.reads.borrow_mut().push(Key::Account(account.clone()));
+        let stored = match self.snapshot.accounts.get(account) {
+            Some(balance) => *balance,
+            None if self.snapshot.complete => 0,
+            None => return Err(Halt::Missing(vec![Key::Account(account.clone())])),
+        };
+        stored.checked_add(delta).ok_or_else(|| fault(FaultKind::Overflow))
+    }
+
+    pub(super) fn add_balance(&mut self, account: Account, delta: i64) -> Step<()> {
+        let balance = self.balances.entry(account.clone()).or_default();
+        *balance = balance.checked_add(delta).ok_or_else(|| fault(FaultKind::Overflow))?;
+        self.undo.push(Undo::Balance { account, delta });
+        Ok(())
+    }
+
+    /// Whether the record has taken this cascaded event already.
+    pub(super) fn has_taken(&self, record: RecordId, event: &Arc<str>) -> bool {
+        !self.taken.is_empty() && self.taken.contains(&(record, Arc::clone(event)))
+    }
+
+    pub(super) fn note_taken(&mut self, record: RecordId, event: &Arc<str>) {
+        if self.taken.insert((record, Arc::clone(event))) {
+            self.undo.push(Undo::Taken { record, event: Arc::clone(event) });
+        }
+    }
+
+    /// The event was offered and not taken: it may be offered again.
+    pub(super) fn forget_taken(&mut self, record: RecordId, event: &Arc<str>) {
+        self.taken.remove(&(record, Arc::clone(event)));
+    }
+
+    pub(super) fn note_read(&self, key: Key) {
+        self.reads.borrow_mut().push(key);
+    }
+
+    /// A fresh id: a `UUIDv7` of the operation's time, its seed and a counter.
+    pub(super) fn new_id(&mut self) -> RecordId {
+        let millis = u128::from(self.now.micros().max(0).unsigned_abs() / 1_000) & 0xffff_ffff_ffff;
+        let random = self.operation.seed.wrapping_add(u128::from(self.made));
+        self.made += 1;
+        let bits = millis << 80 | 7 << 76 | (random >> 62 & 0xfff) << 64 | 0b10 << 62 | (random & ((1 << 62) - 1));
+        RecordId(uuid::Uuid::from_u128(bits))
+    }
+
+    pub(super) fn into_parts(self) -> Parts {
+        let mut reads = self.reads.into_inner();
+        reads.sort_unstable();
+        reads.dedup();
+        // Sorted, because the same operation must give the same changes and hash maps keep no order.
+        let mut uniques: Vec<_> = self.uniques.into_iter().collect();
+        uniques.sort_unstable();
+        let mut counts: Vec<_> = self.counts.into_iter().filter(|(_, delta)| *delta != 0).collect();
+        counts.sort_unstable();
+        Parts {
+            entries: self.entries,
+            uniques,
+            counts,
+            moves: self.moves,
+            effects: self.effects,
+            payloads: self.payloads,
+            audit: self.audit,
+            reads,
+        }
+    }
+}
+
+/// What is left of a draft when it is done.
+pub(super) struct Parts {
+    pub(super) entries: Vec<Entry>,
+    pub(super) uniques: Vec<(UniqueKey, Option<RecordId>)>,
+    pub(super) counts: Vec<(CountKey, i64)>,
+    pub(super) moves: Vec<LedgerMove>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) payloads: Vec<NewPayload>,
+    pub(super) audit: Vec<AuditEntry>,
+    pub(super) reads: Vec<Key>,
+}
+
+pub(super) fn fault(kind: FaultKind) -> Halt {
+    Halt::Fault(Fault { kind, at: Span::default() })
+}
+
+fn dangling() -> Halt {
+    fault(FaultKind::Dangling)
+}
+
+fn stop(halt: Halt) -> Stop {
+    match halt {
+        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, Stop::Missing),
+        Halt::Due(ids) => ids.into_iter().next().map_or_else(wrong, Stop::Due),
+        Halt::Later(time) => Stop::Later(time),
+        Halt::Fault(fault) => Stop::Fault(fault),
+        // Looking at a record gives none of these.
+        Halt::Ask(_) | Halt::Refuse(_) | Halt::Holder(_) => wrong(),
+    }
+}
+
+fn wrong() -> Stop {
+    Stop::Fault(Fault { kind: FaultKind::WrongType, at: Span::default() })
+}
+
+impl World for Draft<'_> {
+    fn record(&self, id: RecordId) -> Result<&Record, Stop> {
+        self.find(id)
+            .map_err(stop)?
+            .map(|record| &**record)
+            .ok_or(Stop::Fault(Fault { kind: FaultKind::Dangling, at: Span::default() }))
+    }
+
+    fn linked(&self, of: RecordId, link: &Link) -> Result<Vec<RecordId>, Stop> {
+        self.link_targets(of, link).map_err(stop)
+    }
+
+    fn by_key(&self, lifecycle: &str, key: &Value) -> Result<Option<RecordId>, Stop> {
+        let Some(part) = key_part(key) else { return Ok(None) };
+        let key = UniqueKey { lifecycle: lifecycle.into(), unique: "key".into(), parts: vec![part] };
+        self.holder(&key).map_err(stop)
+    }
+}
+
+impl Draft<'_> {
+    /// The records of a link in creation order, each loaded and up to date.
+    pub(super) fn link_targets(&self, of: RecordId, link: &Link) -> Step<Vec<RecordId>> {
+        let mut targets: Vec<RecordId> = Vec::new();
+        for source in &link.from {
+            let key =
+                LinkKey { target: of, lifecycle: Arc::clone(&source.lifecycle), field: Arc::clone(&source.field) };
+            self.reads.borrow_mut().push(Key::Links(key.clone()));
+            match self.snapshot.links.get(&key) {
+                Some(linked) => targets.extend(linked),
+                None if self.snapshot.complete => {}
+                None => return Err(Halt::Missing(vec![Key::Links(key)])),
+            }
+            for (record, added) in self.links.get(&key).map_or(&[][..], Vec::as_slice) {
+                if *added {
+                    targets.push(*record);
+                } else {
+                    targets.retain(|id| id != record);
+                }
+            }
+        }
+        self.gather(&targets)?;
+        let mut dated = Vec::with_capacity(targets.len());
+        for id in targets {
+            dated.push((self.find(id)?.ok_or_else(dangling)?.created_at, id));
+        }
+        dated.sort_unstable();
+        dated.dedup();
+        Ok(dated.into_iter().map(|(_, id)| id).collect())
+    }
+}

@@ -1,0 +1,121 @@
+//! Unique keys and exact limits, checked when a record comes into the counted set.
+
+use std::sync::Arc;
+
+use super::access::may_read;
+use super::draft::{Draft, fault};
+use super::halt::{Halt, Step, refusal};
+use super::snapshot::{CountKey, UniqueKey, key_parts};
+use crate::expr::{Env, FaultKind, eval};
+use crate::model::{Clash, KeyPart, Limit, StateSet};
+use crate::record::Record;
+use crate::value::{RecordId, Value};
+
+/// Claim and release what the change of a record claims and releases. `before` is `None` at creation.
+pub(super) fn update(draft: &mut Draft, before: Option<&Record>, after: &Record, event: &str) -> Step<()> {
+    let lifecycle = Arc::clone(&after.lifecycle);
+    for unique in &lifecycle.uniques {
+        let old = before.and_then(|record| held(record, &unique.on, unique.within));
+        let new = held(after, &unique.on, unique.within);
+        if old == new {
+            continue;
+        }
+        let key = |parts| UniqueKey { lifecycle: Arc::clone(&lifecycle.name), unique: Arc::clone(&unique.name), parts };
+        // A key without `in` is for ever: whoever had it first keeps it, even when its field changes.
+        if let (Some(parts), true) = (old, unique.within.is_some()) {
+            draft.set_holder(key(parts), None);
+        }
+        if let Some(parts) = new {
+            let key = key(parts);
+            match draft.holder(&key)? {
+                Some(holder) if holder != after.id => {
+                    return Err(clash(draft, before, after, event, holder, &unique.clash)?);
+                }
+                Some(_) => {}
+                None => draft.set_holder(key, Some(after.id)),
+            }
+        }
+    }
+    for limit in &lifecycle.limits {
+        update_limit(draft, before, after, event, limit)?;
+    }
+    Ok(())
+}
+
+/// What a clash answers. The holder is brought up to date first, since a due timer may make it let go of the key.
+fn clash(
+    draft: &Draft,
+    before: Option<&Record>,
+    after: &Record,
+    event: &str,
+    holder: RecordId,
+    clash: &Clash,
+) -> Step<Halt> {
+    let readable = match draft.find(holder)? {
+        Some(record) => may_read(draft, record, &draft.operation.actor, None)?,
+        None => false,
+    };
+    Ok(match clash {
+        Clash::Return if before.is_none() && (readable || after.owner == draft_owner(draft, holder)?) => {
+            Halt::Holder(holder)
+        }
+        Clash::Return => Halt::Refuse(refusal(after, event, 409, "key_taken", "another record has this key")),
+        Clash::Refuse { status, code } => {
+            Halt::Refuse(refusal(after, event, *status, code, "another record has this key"))
+        }
+    })
+}
+
+fn draft_owner(draft: &Draft, holder: RecordId) -> Step<Arc<str>> {
+    Ok(draft.find(holder)?.map_or_else(|| "".into(), |record| Arc::clone(&record.owner)))
+}
+
+fn held(record: &Record, on: &[KeyPart], within: Option<StateSet>) -> Option<Vec<Arc<str>>> {
+    within.is_none_or(|states| states.contains(record.state)).then(|| key_parts(record, on)).flatten()
+}
+
+fn update_limit(draft: &mut Draft, before: Option<&Record>, after: &Record, event: &str, limit: &Limit) -> Step<()> {
+    // Without `in`, creations count, and nothing ever leaves the count.
+    if limit.within.is_none() && before.is_some() {
+        return Ok(());
+    }
+    let old = before.and_then(|record| held(record, &limit.on, limit.within));
+    let new = held(after, &limit.on, limit.within);
+    if old == new {
+        return Ok(());
+    }
+    let window = limit.per.map(|per| {
+        let (now, per) = (draft.now.micros(), per.micros().max(1));
+        now - now.rem_euclid(per)
+    });
+    let key = |parts| CountKey {
+        lifecycle: Arc::clone(&after.lifecycle.name),
+        limit: Arc::clone(&limit.name),
+        parts,
+        window,
+    };
+    if let Some(parts) = old {
+        draft.add_count(key(parts), -1);
+    }
+    if let Some(parts) = new {
+        let key = key(parts);
+        let env = Env {
+            world: &*draft,
+            record: after,
+            now: draft.now,
+            actor: &draft.operation.actor,
+            input: &[],
+            result: &[],
+            error: None,
+            answers: &[],
+        };
+        let Value::Int(max) = eval(&limit.max.expr, &env)? else { return Err(fault(FaultKind::WrongType)) };
+        // INV-7: exactly `max` are admitted, none where it is zero or less.
+        if draft.count(&key)? >= u64::try_from(max).unwrap_or(0) {
+            let reason = format!("the limit `{}` of {max} is reached", limit.name);
+            return Err(Halt::Refuse(refusal(after, event, limit.status, &limit.code, reason)));
+        }
+        draft.add_count(key, 1);
+    }
+    Ok(())
+}

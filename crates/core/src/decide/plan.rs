@@ -1,0 +1,308 @@
+//! Weighing one row: does it hold, and if so, what will it do? Nothing is changed here.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use super::access::{Caller, is_for, may_read};
+use super::changes::Question;
+use super::draft::{Draft, fault};
+use super::halt::{Halt, Step, refusal};
+use super::input::{self, Given};
+use super::ledger::{self, PlannedMove};
+use crate::expr::{Env, FaultKind, checks_read, eval};
+use crate::model::{Cause, Deliver, Formula, Row, Slot, Spawn, SpawnPayload};
+use crate::record::{Record, WorkError};
+use crate::value::{RecordId, Value};
+
+/// An event on its way to a record.
+#[derive(Clone, Copy)]
+pub(super) struct Occasion<'a> {
+    pub(super) event: &'a Arc<str>,
+    pub(super) caller: Caller,
+    pub(super) given: Given<'a>,
+    /// What a commit brings, typed.
+    pub(super) result: &'a [Value],
+    pub(super) error: Option<&'a WorkError>,
+    pub(super) creating: bool,
+}
+
+/// How far the best row came: the later, the closer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum NotTaken {
+    State,
+    Caller,
+    Input(String),
+    Guard,
+}
+
+/// What a row that holds will do, all of it worked out beforehand.
+pub(super) struct Plan {
+    pub(super) set: Vec<(Slot, Value)>,
+    pub(super) moves: Vec<PlannedMove>,
+    pub(super) spawn: Vec<PlannedSpawn>,
+    pub(super) deliver: Vec<PlannedDelivery>,
+    pub(super) require: Vec<PlannedCause>,
+    pub(super) cascade: Vec<PlannedCause>,
+}
+
+pub(super) struct PlannedSpawn {
+    pub(super) lifecycle: Arc<str>,
+    pub(super) fields: Vec<(Arc<str>, Value)>,
+    pub(super) owner: Arc<str>,
+    pub(super) same_payload: bool,
+}
+
+pub(super) struct PlannedDelivery {
+    pub(super) to: Value,
+    pub(super) body: Arc<str>,
+}
+
+pub(super) struct PlannedCause {
+    pub(super) targets: Vec<RecordId>,
+    pub(super) event: Arc<str>,
+    pub(super) input: Arc<[(Arc<str>, Value)]>,
+}
+
+/// Weigh a row whose states fit. `record` is as it was; at creation, with its defaults.
+pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasion) -> Step<Result<Plan, NotTaken>> {
+    let inputs = match input::read(row, occasion.creating, occasion.given) {
+        Ok(inputs) => inputs,
+        Err(reason) => {
+            // Whoever may not call at all is told that, not what the input lacks.
+            let admitted = is_for(draft, row, record, occasion.caller)?;
+            return Ok(Err(if admitted { NotTaken::Input(reason) } else { NotTaken::Caller }));
+        }
+    };
+    let mut set = Vec::with_capacity(row.set.len());
+    for (at, input) in row.inputs.iter().enumerate() {
+        if let (Some(slot), true) = (input.take, inputs.given[at]) {
+            set.push((slot, inputs.values[at].clone()));
+        }
+    }
+    let created;
+    let record = if occasion.creating && !set.is_empty() {
+        let mut with_inputs = record.clone();
+        for (slot, value) in &set {
+            with_inputs.fields[usize::from(*slot)] = value.clone();
+        }
+        created = with_inputs;
+        &created
+    } else {
+        record
+    };
+    if let Some(reason) = unfit_ref(draft, row, &inputs.values, occasion.caller)? {
+        let admitted = is_for(draft, row, record, occasion.caller)?;
+        return Ok(Err(if admitted { NotTaken::Input(reason) } else { NotTaken::Caller }));
+    }
+    if !is_for(draft, row, record, occasion.caller)? {
+        return Ok(Err(NotTaken::Caller));
+    }
+    let mut env = Env {
+        world: draft,
+        record,
+        now: draft.now,
+        actor: &draft.operation.actor,
+        input: &inputs.values,
+        result: occasion.result,
+        error: occasion.error,
+        answers: &[],
+    };
+    let answers;
+    if row.checks.is_empty() {
+        if !holds(row, &env)? {
+            return Ok(Err(NotTaken::Guard));
+        }
+        refuse(row, &env, occasion.event, |_| true)?;
+    } else {
+        // Ask the outside only once all that can be judged without it holds.
+        let asks = |formula: &Formula| !checks_read(&formula.expr).is_empty();
+        if row.when.as_ref().is_none_or(|when| !asks(when)) {
+            if !holds(row, &env)? {
+                return Ok(Err(NotTaken::Guard));
+            }
+            refuse(row, &env, occasion.event, |formula| !asks(formula))?;
+        }
+        answers = answered(draft, row, &env)?;
+        env.answers = &answers;
+        if !holds(row, &env)? {
+            return Ok(Err(NotTaken::Guard));
+        }
+        refuse(row, &env, occasion.event, |_| true)?;
+    }
+    for (slot, formula) in &row.set {
+        let value = eval(&formula.expr, &env)?;
+        let field = &record.lifecycle.fields[usize::from(*slot)];
+        if input::fits(field, &value).is_err() {
+            let kind = if value.is_null() { FaultKind::Null } else { FaultKind::OutOfBounds };
+            return Err(Halt::Fault(crate::expr::Fault { kind, at: formula.expr.at }));
+        }
+        set.push((*slot, value));
+    }
+    Ok(Ok(Plan {
+        set,
+        moves: ledger::plan(&row.moves, &env)?,
+        spawn: plan_spawns(&row.spawn, &env)?,
+        deliver: plan_deliveries(&row.deliver, &env)?,
+        require: plan_causes(&row.require, &env)?,
+        cascade: plan_causes(&row.cascade, &env)?,
+    }))
+}
+
+fn holds(row: &Row, env: &Env) -> Step<bool> {
+    row.when.as_ref().map_or(Ok(true), |when| is_true(when, env))
+}
+
+fn is_true(formula: &Formula, env: &Env) -> Step<bool> {
+    match eval(&formula.expr, env)? {
+        Value::Bool(truth) => Ok(truth),
+        _ => Err(Halt::Fault(crate::expr::Fault { kind: FaultKind::Null, at: formula.expr.at })),
+    }
+}
+
+fn refuse(row: &Row, env: &Env, event: &str, include: impl Fn(&Formula) -> bool) -> Step<()> {
+    for entry in &row.refuse {
+        if include(&entry.condition) && is_true(&entry.condition, env)? {
+            let reason = format!("refused because {}", entry.condition.text);
+            let mut refusal = refusal(env.record, event, entry.status, &entry.code, reason);
+            refusal.audit.clone_from(&entry.audit);
+            return Err(Halt::Refuse(refusal));
+        }
+    }
+    Ok(())
+}
+
+/// A given ref must point to a record of the right lifecycle that the caller may know of.
+fn unfit_ref(draft: &Draft, row: &Row, values: &[Value], caller: Caller) -> Step<Option<String>> {
+    for (input, value) in row.inputs.iter().zip(values) {
+        let (ids, lifecycles): (Vec<RecordId>, _) = match (&input.field.ty, value) {
+            (crate::model::Type::Ref(to), Value::Ref(id)) => (vec![*id], to),
+            (crate::model::Type::List(element), Value::List(items)) => {
+                let crate::model::Type::Ref(to) = &**element else { continue };
+                let ids = items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None });
+                (ids.collect(), to)
+            }
+            _ => continue,
+        };
+        draft.gather(&ids)?;
+        for id in ids {
+            let known = match draft.find(id)? {
+                Some(target) if !lifecycles.contains(&target.lifecycle.name) => false,
+                Some(target) => match caller {
+                    Caller::Key(token) => may_read(draft, target, &draft.operation.actor, token)?,
+                    Caller::Record | Caller::Engine => true,
+                },
+                None => false,
+            };
+            if !known {
+                let wanted = lifecycles.join(" or ");
+                return Ok(Some(format!("`{}` is not the id of a {wanted}", input.field.name)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The answers to the row's checks, or the questions that are still open.
+fn answered(draft: &Draft, row: &Row, env: &Env) -> Step<Vec<Option<Arc<[Value]>>>> {
+    let lifecycle = &env.record.lifecycle;
+    let mut answers = vec![None; lifecycle.checks.len()];
+    let mut questions = Vec::new();
+    for number in &row.checks {
+        let check = &lifecycle.checks[usize::from(*number)];
+        let mut arguments = Map::new();
+        for (name, formula) in &check.ask {
+            arguments.insert(name.to_string(), eval(&formula.expr, env)?.to_json());
+        }
+        let payload = if check.payload { env.record.payload } else { None };
+        let answer = draft.operation.answers.iter().find(|answer| {
+            answer.lifecycle == lifecycle.name
+                && answer.check == check.name
+                && answer.arguments == arguments
+                && answer.payload == payload
+        });
+        match answer {
+            Some(answer) => {
+                let parts = input::read_parts(&check.answer, &Json::Object(answer.answer.clone()));
+                let parts = parts.map_err(|reason| {
+                    let reason = format!("the answer to the check `{}` is not as declared: {reason}", check.name);
+                    Halt::Refuse(refusal(env.record, "check", 503, "bad_answer", reason))
+                })?;
+                answers[usize::from(*number)] = Some(parts.into());
+            }
+            None => questions.push(Question {
+                lifecycle: Arc::clone(&lifecycle.name),
+                check: Arc::clone(&check.name),
+                arguments,
+                payload,
+            }),
+        }
+    }
+    if questions.is_empty() { Ok(answers) } else { Err(Halt::Ask(questions)) }
+}
+
+fn applies(condition: Option<&Formula>, env: &Env) -> Step<bool> {
+    condition.map_or(Ok(true), |formula| is_true(formula, env))
+}
+
+fn plan_spawns(spawns: &[Spawn], env: &Env) -> Step<Vec<PlannedSpawn>> {
+    let mut planned = Vec::with_capacity(spawns.len());
+    for spawn in spawns {
+        if !applies(spawn.condition.as_ref(), env)? {
+            continue;
+        }
+        let owner = match &spawn.owner {
+            Some(formula) => match eval(&formula.expr, env)? {
+                Value::Text(owner) => owner,
+                _ => return Err(fault(FaultKind::Null)),
+            },
+            None => Arc::clone(&env.record.owner),
+        };
+        planned.push(PlannedSpawn {
+            lifecycle: Arc::clone(&spawn.lifecycle),
+            fields: values(&spawn.fields, env)?,
+            owner,
+            same_payload: spawn.payload == SpawnPayload::Same,
+        });
+    }
+    Ok(planned)
+}
+
+fn plan_deliveries(deliveries: &[Deliver], env: &Env) -> Step<Vec<PlannedDelivery>> {
+    let mut planned = Vec::with_capacity(deliveries.len());
+    for deliver in deliveries {
+        if !applies(deliver.condition.as_ref(), env)? {
+            continue;
+        }
+        let body: Map<String, Json> =
+            values(&deliver.body, env)?.into_iter().map(|(name, value)| (name.to_string(), value.to_json())).collect();
+        planned.push(PlannedDelivery { to: eval(&deliver.to.expr, env)?, body: Json::Object(body).to_string().into() });
+    }
+    Ok(planned)
+}
+
+fn plan_causes(causes: &[Cause], env: &Env) -> Step<Vec<PlannedCause>> {
+    let mut planned = Vec::with_capacity(causes.len());
+    for cause in causes {
+        if !applies(cause.condition.as_ref(), env)? {
+            continue;
+        }
+        let targets = match eval(&cause.to.expr, env)? {
+            Value::Ref(id) => vec![id],
+            Value::List(items) => {
+                items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect()
+            }
+            _ => Vec::new(),
+        };
+        planned.push(PlannedCause {
+            targets,
+            event: Arc::clone(&cause.event),
+            input: values(&cause.input, env)?.into(),
+        });
+    }
+    Ok(planned)
+}
+
+fn values(formulas: &[(Arc<str>, Formula)], env: &Env) -> Step<Vec<(Arc<str>, Value)>> {
+    formulas.iter().map(|(name, formula)| Ok((Arc::clone(name), eval(&formula.expr, env)?))).collect()
+}
