@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::rules::rust_file;
+use crate::tidy::has_word;
 use crate::{shell, tree};
 
 /// What core may depend on directly. Adding one is a decision: it must bring no I/O, clock or randomness into `decide`.
@@ -120,7 +121,7 @@ fn impure_lines(path: &str, text: &str) -> Vec<String> {
             rest.split([',', '{', '}', ';']).map(|name| format!("std::{}", name.trim())).collect::<Vec<_>>()
         });
         let named = |impure: &str| {
-            line.code.contains(impure)
+            has_word(line.code, impure)
                 || grouped
                     .iter()
                     .flatten()
@@ -139,7 +140,7 @@ mod tests {
 
     #[test]
     fn impure_code_is_found_and_tests_may_do_as_they_like() {
-        let text = "use std::{fs, fmt};\n// SystemTime is fine in a comment\nfn f() { std::thread::sleep(d) }\n\n\
+        let text = "use std::{fs, fmt};\n// SystemTime is fine in a comment\nfn f() { std::thread::sleep(d); x.awaiting() }\n\n\
                     #[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
         let wrong = impure_lines("crates/core/src/x.rs", text);
         assert_eq!(wrong.len(), 2, "{wrong:?}");

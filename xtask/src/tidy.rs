@@ -79,13 +79,13 @@ fn leftovers(source: &Source) -> Vec<String> {
     wrong
 }
 
-/// Whether the word stands there with no letter before or after it.
-fn has_word(line: &str, word: &str) -> bool {
+/// Whether the word stands there with no letter before or after it, where it starts or ends with one.
+pub(crate) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + word.len()..].chars().next();
         let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        !is_letter(before) && (word.ends_with(['!', '(']) || !is_letter(after))
+        (word.starts_with('.') || !is_letter(before)) && (word.ends_with(['!', '(']) || !is_letter(after))
     })
 }
 
