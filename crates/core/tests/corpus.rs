@@ -65,7 +65,10 @@ fn oversized() -> Vec<(&'static str, Files)> {
         ("too-many-rows", one(format!("{top}{states}{}", create.repeat(1_001)))),
         (
             "too-many-entries",
-            one(format!("{top}{states}{create}refuse = [{}]\n", many(65, &|_| "{ if = \"true\", as = \"409 no\" }, ".into()))),
+            one(format!(
+                "{top}{states}{create}refuse = [{}]\n",
+                many(65, &|_| "{ if = \"true\", as = \"409 no\" }, ".into())
+            )),
         ),
     ]
 }
@@ -137,6 +140,7 @@ fn every_code_has_a_bad_file() {
 fn every_code_is_in_the_docs() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/language/diagnostics.md");
     let docs = fs::read_to_string(docs).unwrap();
-    let missing: Vec<_> = codes_in_source().into_iter().filter(|code| !docs.contains(&format!("| `{code}` |"))).collect();
+    let missing: Vec<_> =
+        codes_in_source().into_iter().filter(|code| !docs.contains(&format!("| `{code}` |"))).collect();
     assert!(missing.is_empty(), "not in docs/language/diagnostics.md: {missing:?}");
 }

@@ -149,7 +149,18 @@ fn mutated(text: &str, dice: &mut Dice) -> String {
             }
             4 => {
                 let pieces: [&[u8]; 12] = [
-                    b"\"", b"'", b"{", b"}", b"[", b"->", b"|", b"null", b"\xff\xfe", "é".as_bytes(), b"record.", b"99999999999999999999",
+                    b"\"",
+                    b"'",
+                    b"{",
+                    b"}",
+                    b"[",
+                    b"->",
+                    b"|",
+                    b"null",
+                    b"\xff\xfe",
+                    "é".as_bytes(),
+                    b"record.",
+                    b"99999999999999999999",
                 ];
                 let piece = pieces[dice.roll(pieces.len())];
                 bytes.splice(at..at, piece.iter().copied());
@@ -186,8 +197,16 @@ fn mutated_files_never_panic() {
         let outcome = std::panic::catch_unwind(|| {
             let compiled = compile(&files);
             render_all(&compiled.diagnostics, &files, true);
-            assert_eq!(compiled.definitions.is_none(), compiled.diagnostics.iter().any(|found| found.severity == onceward_core::diagnostic::Severity::Error));
+            assert_eq!(
+                compiled.definitions.is_none(),
+                compiled.diagnostics.iter().any(|found| found.severity == onceward_core::diagnostic::Severity::Error)
+            );
         });
-        assert!(outcome.is_ok(), "ONCEWARD_SEED={seed} ONCEWARD_ROUNDS=1, file {}:\n{}", files.files[at].name, files.files[at].text);
+        assert!(
+            outcome.is_ok(),
+            "ONCEWARD_SEED={seed} ONCEWARD_ROUNDS=1, file {}:\n{}",
+            files.files[at].name,
+            files.files[at].text
+        );
     }
 }

@@ -5,8 +5,11 @@ use super::lifecycle::{Builder, View, want};
 use super::shape::{self, RowShape};
 use crate::diagnostic::Diagnostic;
 use crate::expr::{Expr, Kind};
-use crate::model::{AccountRef, Amount, By, Event, EventKind, Field, Formula, Refuse, Row, Slot, StateSet, TemplatePart, Timing, Type, Typed};
-use crate::syntax::ast::{self, Text};
+use crate::model::{
+    AccountRef, Amount, By, Event, EventKind, Field, Formula, Refuse, Row, Slot, StateSet, TemplatePart, Timing, Type,
+    Typed,
+};
+use crate::syntax::ast;
 use crate::time::Duration;
 use crate::value::Value;
 
@@ -85,8 +88,11 @@ impl Builder<'_> {
                     .help("name callers, or drop `by` to allow any key that may write"),
             );
         }
-        let allowed: &[&str] =
-            if self.source.work.is_some() { &["owner", "operator", "worker", "record"] } else { &["owner", "operator", "record"] };
+        let allowed: &[&str] = if self.source.work.is_some() {
+            &["owner", "operator", "worker", "record"]
+        } else {
+            &["owner", "operator", "record"]
+        };
         by.value.iter().filter_map(|name| self.caller(name, allowed)).collect()
     }
 
@@ -130,10 +136,17 @@ impl Builder<'_> {
                 continue;
             }
             self.report(
-                Diagnostic::error("field-without-value", row.go.at, format!("a record created here would have no `{}`", field.name))
-                    .label("neither takes nor sets it")
-                    .also(field.at, "declared without `default` or `optional`")
-                    .help(format!("add \"{}\" to `take`, set it, or declare it `optional` or with a `default`", field.name)),
+                Diagnostic::error(
+                    "field-without-value",
+                    row.go.at,
+                    format!("a record created here would have no `{}`", field.name),
+                )
+                .label("neither takes nor sets it")
+                .also(field.at, "declared without `default` or `optional`")
+                .help(format!(
+                    "add \"{}\" to `take`, set it, or declare it `optional` or with a `default`",
+                    field.name
+                )),
             );
         }
     }
@@ -143,27 +156,26 @@ impl Builder<'_> {
             return self.time_field(field).map(Timing::At);
         }
         let after = row.after.as_ref()?;
-        if let Some(length) = self.written_duration(after)? {
-            let typed = Typed { ty: Type::Duration, nullable: false };
-            let expr = Expr { kind: Kind::Const(Value::Duration(length)), typed, at: after.at() };
-            return Some(Timing::After(Formula { expr, text: after.text.clone() }));
-        }
-        self.formula(after, View::default(), &want(Type::Duration, false)).map(Timing::After)
-    }
-
-    /// A duration literal; `Some(None)` where the text is an expression.
-    fn written_duration(&mut self, text: &Text) -> Option<Option<Duration>> {
-        match text.text.parse::<Duration>() {
-            Ok(length) => Some(Some(length)),
-            Err(_) if text.text.starts_with(|c: char| c.is_ascii_digit()) => {
+        match after.text.parse::<Duration>() {
+            Ok(length) => {
+                let typed = Typed { ty: Type::Duration, nullable: false };
+                let expr = Expr { kind: Kind::Const(Value::Duration(length)), typed, at: after.at() };
+                Some(Timing::After(Formula { expr, text: after.text.clone() }))
+            }
+            // No expression that gives a duration starts with a digit.
+            Err(_) if after.text.starts_with(|c: char| c.is_ascii_digit()) => {
                 self.report(
-                    Diagnostic::error("invalid-duration", text.at(), format!("`{}` cannot be a duration here", text.text))
-                        .label("a number and a unit are needed")
-                        .help("write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\""),
+                    Diagnostic::error(
+                        "invalid-duration",
+                        after.at(),
+                        format!("`{}` cannot be a duration here", after.text),
+                    )
+                    .label("a number and a unit are needed")
+                    .help("write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\""),
                 );
                 None
             }
-            Err(_) => Some(None),
+            Err(_) => self.formula(after, View::default(), &want(Type::Duration, false)).map(Timing::After),
         }
     }
 }
