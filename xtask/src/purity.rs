@@ -49,6 +49,13 @@ const IMPURE: &[&str] = &[
     ".await",
 ];
 
+/// Where one may be named all the same, and why.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[(
+    "crates/core/src/expr/parse.rs",
+    "std::thread",
+    "the parser that we use recurses; it runs on a stack of known size, whatever the caller's is, and is waited for",
+)];
+
 pub(crate) fn run() -> Result<()> {
     let metadata = shell::output(shell::command("cargo").current_dir(tree::root()).args([
         "metadata",
@@ -127,7 +134,9 @@ fn impure_lines(path: &str, text: &str) -> Vec<String> {
                     .flatten()
                     .any(|name| name == impure || name.strip_prefix(impure).is_some_and(|rest| rest.starts_with("::")))
         };
-        for impure in IMPURE.iter().filter(|impure| named(impure)) {
+        let excepted =
+            |impure: &str| EXCEPTIONS.iter().any(|(file, name, _)| *file == path && impure == *name);
+        for impure in IMPURE.iter().filter(|impure| named(impure) && !excepted(impure)) {
             wrong.push(format!("{path}:{} names {impure}", line.number));
         }
     }
