@@ -233,7 +233,7 @@ pub fn key_parts(record: &Record, on: &[KeyPart]) -> Option<Vec<Arc<str>>> {
 }
 
 /// One part of a key as text that no other value shares: a kind letter, then the value.
-pub fn key_part(value: &Value) -> Option<Arc<str>> {
+pub(super) fn key_part(value: &Value) -> Option<Arc<str>> {
     let text = match value {
         Value::Null => return None,
         Value::Bool(b) => format!("b{b}"),

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use onceward_core::decide::{Changes, LinkKey, Snapshot, UniqueKey, key_part, queue_of};
-use onceward_core::model::{Definitions, KeyPart};
-use onceward_core::record::Record;
+use onceward_core::decide::{Changes, LinkKey, Snapshot, UniqueKey, key_parts, queue_of};
+use onceward_core::model::Definitions;
 use onceward_core::value::{RecordId, Value};
 
 use super::{Broken, Property, ensure};
@@ -37,7 +36,7 @@ impl Keys {
                 if unique.within.is_some_and(|states| !states.contains(record.state)) {
                     continue;
                 }
-                let Some(parts) = parts(&unique.on, record) else { continue };
+                let Some(parts) = key_parts(record, &unique.on) else { continue };
                 let key = UniqueKey { lifecycle: Arc::clone(&record.lifecycle.name), unique: Arc::clone(&unique.name), parts };
                 let other = claimed.insert(key.clone(), record.id);
                 ensure(other.is_none(), "at most one holder of a key", || format!("{key:?}: {other:?} and {}", record.id))?;
@@ -98,14 +97,4 @@ fn queues(world: &Snapshot) -> Result<(), Broken> {
     let kept: BTreeMap<_, _> =
         world.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(key, queue)| (key.clone(), queue.clone())).collect();
     ensure(kept == wanted, "a queue holds the unfinished jobs of its key", || format!("{kept:?}\n{wanted:?}"))
-}
-
-/// The parts of a key, worked out apart from `decide`.
-pub(super) fn parts(on: &[KeyPart], record: &Record) -> Option<Vec<Arc<str>>> {
-    on.iter()
-        .map(|part| match part {
-            KeyPart::Owner => key_part(&Value::Text(Arc::clone(&record.owner))),
-            KeyPart::Field(slot) => key_part(&record.fields[usize::from(*slot)]),
-        })
-        .collect()
 }

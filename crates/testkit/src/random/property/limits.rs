@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use onceward_core::decide::{Changes, CountKey, Snapshot};
+use onceward_core::decide::{Changes, CountKey, Snapshot, key_parts};
 use onceward_core::model::Definitions;
 
-use super::keys::parts;
 use super::{Broken, Property, ensure};
 
 #[derive(Debug, Default)]
@@ -20,7 +19,7 @@ impl Property for Limits {
         for change in changes.records.iter().filter(|change| change.before.is_none()) {
             let record = &change.after;
             for limit in record.lifecycle.limits.iter().filter(|limit| limit.within.is_none()) {
-                let Some(parts) = parts(&limit.on, record) else { continue };
+                let Some(parts) = key_parts(record, &limit.on) else { continue };
                 let window = limit.per.map(|per| {
                     let micros = changes.now.micros();
                     micros - micros.rem_euclid(per.micros())
@@ -37,7 +36,7 @@ impl Property for Limits {
             };
             for limit in &record.lifecycle.limits {
                 let counted = limit.within.is_some_and(|states| states.contains(record.state));
-                if let (true, Some(parts)) = (counted, parts(&limit.on, record)) {
+                if let (true, Some(parts)) = (counted, key_parts(record, &limit.on)) {
                     count(&limit.name, parts);
                 }
             }
