@@ -26,8 +26,8 @@ const DEPTH: usize = 16;
 pub(super) enum Task {
     /// Offer an event to a record; not taken is fine.
     Offer { record: RecordId, event: Arc<str>, input: Arc<[(Arc<str>, Value)]> },
-    /// The record was brought into a state.
-    Entered { record: RecordId },
+    /// The record was brought into a state by the row that stands at this place among those it has taken.
+    Entered { record: RecordId, row: usize },
 }
 
 /// One attempt at an operation.
@@ -35,14 +35,8 @@ pub(super) struct Run<'a> {
     pub(super) draft: Draft<'a>,
     tasks: Vec<Task>,
     depth: usize,
-    /// Events offered so far, against `bounds::RECORDS_PER_OPERATION`.
+    /// Events offered and states entered so far, against `bounds::RECORDS_PER_OPERATION`.
     offered: usize,
-}
-
-/// A row was taken: did the record move, or was it an annotation?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
-    pub(super) moved: bool,
 }
 
 impl<'a> Run<'a> {
@@ -59,17 +53,17 @@ impl<'a> Run<'a> {
     }
 
     /// Try the rows of an event in file order; the first that holds is taken.
-    pub(super) fn fire(&mut self, id: RecordId, occasion: Occasion) -> Step<Result<Taken, NotTaken>> {
+    pub(super) fn fire(&mut self, id: RecordId, occasion: Occasion) -> Step<Result<(), NotTaken>> {
         self.fire_rows(id, occasion, None)
     }
 
     /// Fire `time`, for the rows whose timers are due only.
-    pub(super) fn fire_timers(&mut self, id: RecordId, due: &[u16]) -> Step<Result<Taken, NotTaken>> {
+    pub(super) fn fire_timers(&mut self, id: RecordId, due: &[u16]) -> Step<Result<(), NotTaken>> {
         let event: Arc<str> = "time".into();
         self.fire_rows(id, engine_event(&event), Some(due))
     }
 
-    fn fire_rows(&mut self, id: RecordId, occasion: Occasion, only: Option<&[u16]>) -> Step<Result<Taken, NotTaken>> {
+    fn fire_rows(&mut self, id: RecordId, occasion: Occasion, only: Option<&[u16]>) -> Step<Result<(), NotTaken>> {
         let record = self.draft.expect(id)?;
         let lifecycle = Arc::clone(&record.lifecycle);
         let mut best = NotTaken::State;
@@ -84,7 +78,7 @@ impl<'a> Run<'a> {
                 Ok(plan) => {
                     let (mark, tasks) = (self.draft.mark(), self.tasks.len());
                     if self.carry_out(Some(&record), (*record).clone(), row, number, plan, occasion, event.kind)? {
-                        return Ok(Ok(Taken { moved: row.to.is_some() }));
+                        return Ok(Ok(()));
                     }
                     self.draft.back_to(&mark);
                     self.tasks.truncate(tasks);
@@ -117,6 +111,10 @@ impl<'a> Run<'a> {
         if kind == EventKind::Called {
             record.stuck = None;
         }
+        // A commit that stays holds the record from here on, so that nothing it causes can move it away.
+        if let (EventKind::Commit, None, Some(execution)) = (kind, row.to, &mut record.execution) {
+            execution.finish_moves = true;
+        }
         keys::update(&mut self.draft, before.map(|record| &**record), &record, occasion.event)?;
         ledger::carry_out(&mut self.draft, &mut record, plan.moves, occasion.event)?;
         match before {
@@ -128,7 +126,7 @@ impl<'a> Run<'a> {
         }
         let (owner, payload) = (Arc::clone(&record.owner), record.payload);
         self.draft.put(record)?;
-        self.draft.note_row(id, occasion.event, number);
+        let taken = self.draft.note_row(id, occasion.event, number);
 
         for spawn in plan.spawn {
             let payload = if spawn.same_payload { payload } else { None };
@@ -147,7 +145,8 @@ impl<'a> Run<'a> {
             }
         }
         if row.to.is_some() {
-            self.tasks.push(Task::Entered { record: id });
+            self.offered += 1;
+            self.tasks.push(Task::Entered { record: id, row: taken });
         }
         for cause in plan.cascade.into_iter().rev() {
             self.offered += cause.targets.len();
@@ -258,7 +257,7 @@ impl<'a> Run<'a> {
             }
             match task {
                 Task::Offer { record, event, input } => self.offer(record, &event, &input)?,
-                Task::Entered { record } => self.entered(record)?,
+                Task::Entered { record, row } => self.entered(record, row)?,
             }
         }
         Ok(())
@@ -276,9 +275,10 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn entered(&mut self, id: RecordId) -> Step<()> {
+    fn entered(&mut self, id: RecordId, row: usize) -> Step<()> {
         let record = self.draft.expect(id)?;
-        if record.lifecycle.rows(EventKind::Enter).is_empty() {
+        // What the row caused may have moved the record on meanwhile; its newer state has had its own turn.
+        if record.lifecycle.rows(EventKind::Enter).is_empty() || self.draft.has_moved_since(id, row) {
             return Ok(());
         }
         let event: Arc<str> = "enter".into();

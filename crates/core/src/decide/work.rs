@@ -175,14 +175,7 @@ impl Run<'_> {
             self.draft.effects.push(Effect { record: id, execution: execution.id, token, result: result.clone() });
         }
         self.draft.put(committed)?;
-        let stayed = !self.must_take(id, "commit", &typed, None)?.moved;
-        if stayed {
-            let mut waiting = (*self.draft.expect(id)?).clone();
-            if let Some(execution) = &mut waiting.execution {
-                execution.finish_moves = true;
-            }
-            self.draft.put(waiting)?;
-        }
+        self.must_take(id, "commit", &typed, None)?;
         self.follow_up(0)?;
         if finish {
             self.close(id)?;
@@ -285,10 +278,10 @@ impl Run<'_> {
         event: &str,
         result: &[Value],
         error: Option<&WorkError>,
-    ) -> Step<super::carry::Taken> {
+    ) -> Step<()> {
         let name: Arc<str> = event.into();
         match self.fire(id, Occasion { result, error, ..engine_event(&name) })? {
-            Ok(taken) => Ok(taken),
+            Ok(()) => Ok(()),
             Err(reason) => {
                 let record = self.draft.expect(id)?;
                 let reason = match reason {
@@ -311,7 +304,9 @@ impl Run<'_> {
                 None if self.draft.snapshot.complete => None,
                 None => return Err(Halt::Missing(vec![Key::Queue(queue)])),
             };
-            if first.is_some_and(|first| first != record.id) {
+            if let Some(first) = first.filter(|first| *first != record.id) {
+                // Brought up to date first: a timer of its own may have ended it.
+                self.draft.find(first)?;
                 let reason = "an older job of the same key is not finished";
                 return Err(Halt::Refuse(refusal(record, "lease", 409, "not_first", reason)));
             }
