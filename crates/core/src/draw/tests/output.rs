@@ -15,7 +15,7 @@ fn shown(svg: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(svg).expect("well-formed");
     let texts = document.descendants().filter(|node| node.has_tag_name("text"));
     texts
-        .map(|text| text.descendants().filter_map(|node| node.is_text().then(|| node.text())).flatten().collect())
+        .map(|text| text.descendants().filter(roxmltree::Node::is_text).filter_map(|node| node.text()).collect())
         .collect()
 }
 
@@ -36,7 +36,7 @@ fn pictures_are_well_formed() {
     for lifecycle in sketches() {
         parsed(&lifecycle.name, &svg(&lifecycle));
     }
-    for seed in 0..40 {
+    for seed in 0..12 {
         parsed(&format!("seed {seed}"), &svg(&random(seed, 9, 30)));
     }
 }
