@@ -15,8 +15,9 @@ use crate::model::Lifecycle;
 pub(super) const MARGIN: f64 = 28.0;
 /// The title's lines may be this long, even above a narrow picture.
 const TITLE_WIDTH: f64 = 560.0;
-/// Each is tried, with several orders; the picture that is easiest to read is drawn.
-const ROW_WIDTHS: [f64; 3] = [900.0, 450.0, 250.0];
+/// Widths for rows of words, each tried with several orders; the picture that is easiest to read is drawn. The narrower,
+/// the more words stand away from the state that their edge leaves: that has its price.
+const ROW_WIDTHS: [(f64, f64); 3] = [(900.0, 0.0), (450.0, 200.0), (250.0, 400.0)];
 const BEFORE_LEGEND: f64 = 26.0;
 
 /// The whole picture, with title and legend; everything lies within `width` and `height`.
@@ -63,7 +64,7 @@ fn routed(graph: &Graph, plates: &Plates) -> Routed {
     let ranks = ranks(graph, &box_widths, &label_widths);
     let mut best: Option<(f64, Layers, Places)> = None;
     let mut tried: BTreeSet<(Vec<usize>, Vec<Vec<usize>>)> = BTreeSet::new();
-    for row_width in ROW_WIDTHS {
+    for (row_width, price) in ROW_WIDTHS {
         let layers = layers(graph, &ranks, plates, row_width);
         let label_rows = layers.label_rows();
         if tried.iter().any(|(rows, _)| *rows == label_rows) {
@@ -82,7 +83,7 @@ fn routed(graph: &Graph, plates: &Plates) -> Routed {
             }
             layers.turn_labels_outward();
             let placed = places(&layers);
-            let cost = placed.cost(&layers, crossings);
+            let cost = price + placed.cost(&layers, crossings);
             if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
                 best = Some((cost, layers, placed));
             }
