@@ -16,7 +16,7 @@ pub(super) enum What {
     Bend,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub(super) what: What,
     /// Room to the left and to the right of the line on which edges meet the cell.
@@ -27,7 +27,7 @@ pub(super) struct Cell {
     pub(super) main: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
     pub(super) cells: Vec<Cell>,
     /// Top to bottom; in each, left to right.
@@ -44,10 +44,9 @@ const BEND: f64 = 9.0;
 /// Between an edge and the words beside it.
 pub(super) const LABEL_GAP: f64 = 8.0;
 pub(super) const START_RADIUS: f64 = 8.0;
-/// As for boxes: a row of labels wider than this wants to be split over several.
-const ROW_WIDTH: f64 = 900.0;
 
-pub(super) fn layers(graph: &Graph, ranks: &Ranks, plates: &Plates) -> Layers {
+/// Words of long edges stand beside the state they leave, until their row is `row_width` wide.
+pub(super) fn layers(graph: &Graph, ranks: &Ranks, plates: &Plates, row_width: f64) -> Layers {
     let mut layers = Layers::default();
     let last = ranks.of.iter().copied().max().unwrap_or(0);
     layers.rows = vec![Vec::new(); 2 * last + 1];
@@ -71,7 +70,7 @@ pub(super) fn layers(graph: &Graph, ranks: &Ranks, plates: &Plates) -> Layers {
         let (upper, lower) = ends(graph, &ranks.back, edge);
         let (first, last) = (2 * ranks.of[upper] + 1, 2 * ranks.of[lower] - 1);
         let width = plates.labels[edge].width + LABEL_GAP + 20.0;
-        let label_row = label_row(first, last, ranks.back[edge], width, &used);
+        let label_row = label_row(first, last, ranks.back[edge], row_width - width, &used);
         let main = graph.main.contains(&edge);
         let mut chain = vec![upper];
         for row in first..=last {
@@ -95,14 +94,14 @@ pub(super) fn layers(graph: &Graph, ranks: &Ranks, plates: &Plates) -> Layers {
 }
 
 /// The row nearest to the state that the edge leaves, if there is room; else the emptiest.
-fn label_row(first: usize, last: usize, back: bool, width: f64, used: &[f64]) -> usize {
+fn label_row(first: usize, last: usize, back: bool, most: f64, used: &[f64]) -> usize {
     let mut best = if back { last } else { first };
     let mut by_nearness: Vec<usize> = (first..=last).step_by(2).collect();
     if back {
         by_nearness.reverse();
     }
     for row in by_nearness {
-        if used[row] + width <= ROW_WIDTH {
+        if used[row] <= most {
             return row;
         }
         if used[row] < used[best] {

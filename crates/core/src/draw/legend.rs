@@ -72,7 +72,10 @@ fn entries(lifecycle: &Lifecycle, graph: &Graph) -> Vec<(Sign, Line)> {
         (
             has_tone(Tone::Engine),
             Sign::Engine,
-            line(None, vec![("engine", "event".to_owned()), ("legend", " of the engine or the worker's lease".to_owned())]),
+            line(
+                None,
+                vec![("engine", "event".to_owned()), ("legend", " of the engine or the worker's lease".to_owned())],
+            ),
         ),
         (
             has_tone(Tone::Timer),
@@ -82,7 +85,13 @@ fn entries(lifecycle: &Lifecycle, graph: &Graph) -> Vec<(Sign, Line)> {
         (
             has_effect(&|row| row.effects.iter().any(|effect| effect.kind == EffectKind::Money)),
             Sign::Words,
-            line(None, vec![("money", "from → to (amount)".to_owned()), ("legend", ": money moves".to_owned())]),
+            line(
+                None,
+                vec![
+                    ("money", "from → to (amount)".to_owned()),
+                    ("legend", ": money; all of it if no amount".to_owned()),
+                ],
+            ),
         ),
         (stays, Sign::Words, plain("under a line in a box: what may happen without leaving the state")),
         (leaves, Sign::Words, plain("→ state in a box: a move with no line drawn")),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::graph::{Graph, START, graph};
 use super::text::clean;
-use super::words::Said;
-use crate::model::{Lifecycle, Ready};
+use super::words::{Said, Tone};
+use crate::model::{Lifecycle, Ready, State};
 
 /// Words on an edge or in a note are cut here; Mermaid does not wrap them well.
 const CHARS: usize = 90;
@@ -19,7 +19,7 @@ pub fn mermaid(lifecycle: &Lifecycle) -> String {
         let _ = writeln!(out, "  accDescr: {}", plain(&lifecycle.about));
     }
     for (ix, state) in lifecycle.states.iter().enumerate() {
-        let name = cut(&state.name);
+        let name = format!("{}{}", cut(&state.name), standing(state));
         let about = cut(&state.about);
         let words = if about.is_empty() { name } else { format!("{name}<br/>{about}") };
         let _ = writeln!(out, "  state \"{words}\" as s{ix}");
@@ -40,6 +40,17 @@ pub fn mermaid(lifecycle: &Lifecycle) -> String {
     notes(&mut out, lifecycle, &graph);
     classes(&mut out, lifecycle);
     out
+}
+
+/// There is no legend to say what a border means.
+fn standing(state: &State) -> &'static str {
+    match state.ready {
+        _ if state.reserved => " (reserved)",
+        _ if state.is_final => " (final)",
+        Ready::Yes | Ready::From(_) => " (ready)",
+        Ready::No if state.rest => " (may rest)",
+        Ready::No => "",
+    }
 }
 
 fn notes(out: &mut String, lifecycle: &Lifecycle, graph: &Graph) {
@@ -83,7 +94,7 @@ fn picked(lifecycle: &Lifecycle, test: impl Fn(usize) -> bool) -> Vec<usize> {
 }
 
 fn short(said: &Said) -> String {
-    let mut first = said.head.clone();
+    let mut first = if said.tone == Tone::Timer { format!("⏱ {}", said.head) } else { said.head.clone() };
     if let Some(caller) = &said.caller {
         let _ = write!(first, " · {caller}");
     }
@@ -110,7 +121,8 @@ fn cut(text: &str) -> String {
 fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let is_text = c.is_alphanumeric() || matches!(c, ' ' | '.' | ',' | '(' | ')' | '!' | '=' | '+' | '·' | '…' | '→');
+        let is_text =
+            c.is_alphanumeric() || matches!(c, ' ' | '.' | ',' | '(' | ')' | '!' | '=' | '+' | '·' | '…' | '→' | '⏱');
         if is_text {
             out.push(c);
         } else {
@@ -123,5 +135,7 @@ fn encode(text: &str) -> String {
 /// For the lines that Mermaid gives to screen readers, which know no numbers for characters.
 fn plain(text: &str) -> String {
     let text: String = clean(text).chars().take(300).collect();
-    text.chars().map(|c| if matches!(c, '#' | ';' | '{' | '}' | '%' | ':' | '<' | '>' | '"') { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if matches!(c, '#' | ';' | '{' | '}' | '%' | ':' | '<' | '>' | '"') { ' ' } else { c })
+        .collect()
 }

@@ -6,8 +6,9 @@ use super::layers::{CellIx, Layers};
 const SWEEPS: usize = 16;
 const CELLS_FOR_ALL_SWEEPS: usize = 2_000;
 
-pub(super) fn order(layers: &mut Layers) {
-    first_order(layers);
+/// `attempt` picks the order to start from; how many edges cross is returned.
+pub(super) fn order(layers: &mut Layers, attempt: u64) -> usize {
+    first_order(layers, attempt);
     let mut best = layers.rows.clone();
     let mut fewest = crossings(layers);
     let sweeps = if layers.cells.len() > CELLS_FOR_ALL_SWEEPS { SWEEPS / 4 } else { SWEEPS };
@@ -32,10 +33,15 @@ pub(super) fn order(layers: &mut Layers) {
         }
     }
     layers.rows = best;
+    fewest
 }
 
-/// As a walk from the start meets the cells.
-fn first_order(layers: &mut Layers) {
+/// As a walk from the start meets the cells; which of a cell's edges it takes first differs from attempt to attempt.
+fn first_order(layers: &mut Layers, attempt: u64) {
+    let shuffled = |cell: &CellIx| {
+        let mixed = (*cell as u64).wrapping_add(1).wrapping_mul(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    };
     let mut met = vec![usize::MAX; layers.cells.len()];
     let mut count = 0;
     for root in 0..layers.cells.len() {
@@ -46,7 +52,9 @@ fn first_order(layers: &mut Layers) {
             }
             met[cell] = count;
             count += 1;
-            todo.extend(layers.down[cell].iter().rev());
+            let mut next = layers.down[cell].clone();
+            next.sort_by_key(shuffled);
+            todo.extend(next.iter().rev());
         }
     }
     for row in &mut layers.rows {
@@ -103,7 +111,8 @@ fn swap_neighbours(layers: &mut Layers) {
             for left in 0..layers.rows[row].len().saturating_sub(1) {
                 let (a, b) = (layers.rows[row][left], layers.rows[row][left + 1]);
                 let crossings = |a: CellIx, b: CellIx| {
-                    pair_crossings(&layers.up[a], &layers.up[b], &at) + pair_crossings(&layers.down[a], &layers.down[b], &at)
+                    pair_crossings(&layers.up[a], &layers.up[b], &at)
+                        + pair_crossings(&layers.down[a], &layers.down[b], &at)
                 };
                 if crossings(b, a) < crossings(a, b) {
                     layers.rows[row].swap(left, left + 1);

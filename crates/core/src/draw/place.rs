@@ -12,7 +12,7 @@ const ROUNDS: usize = 24;
 /// The main way stays where it is: others make room.
 const PINNED: f64 = 1.0e6;
 /// How far from the sides of a box an edge may meet it, and from other edges.
-const PORT_MARGIN: f64 = 16.0;
+const PORT_MARGIN: f64 = 14.0;
 const PORT_GAP: f64 = 16.0;
 
 #[derive(Debug)]
@@ -48,9 +48,42 @@ pub(super) fn places(layers: &Layers) -> Places {
     for _ in 0..3 {
         straighten(layers, &mut x);
     }
-    let ports = ports(layers, &x);
+    let mut met = ports(layers, &x);
+    for _ in 0..2 {
+        reach_ports(layers, &mut x, &met);
+        met = ports(layers, &x);
+    }
+    let ports = met;
     let (top, bottom) = heights(layers, &x, &ports);
     Places { x, top, bottom, ports }
+}
+
+/// What a crossing, a bend and a pixel of width beyond a page weigh against a pixel that an edge goes aside.
+const CROSSING: f64 = 220.0;
+const TURN: f64 = 24.0;
+const TOO_WIDE: f64 = 4.0;
+const PAGE: f64 = 1_140.0;
+
+impl Places {
+    /// How hard the picture is to read; the least of several attempts is drawn.
+    pub(super) fn cost(&self, layers: &Layers, crossings: usize) -> f64 {
+        let mut cost = 0.0;
+        for _ in 0..crossings.min(1_000) {
+            cost += CROSSING;
+        }
+        for (chain, ends) in layers.chains.iter().zip(&self.ports) {
+            for (ix, pair) in chain.windows(2).enumerate() {
+                let from = if ix == 0 { ends.0 } else { self.x[pair[0]] };
+                let to = if ix + 2 == chain.len() { ends.1 } else { self.x[pair[1]] };
+                let aside = (from - to).abs();
+                cost += aside + if aside > 0.5 { TURN } else { 0.0 };
+            }
+        }
+        let cells = || layers.cells.iter().zip(&self.x);
+        let left = cells().map(|(cell, x)| x - cell.left).fold(0.0, f64::min);
+        let right = cells().map(|(cell, x)| x + cell.right).fold(0.0, f64::max);
+        cost + (right - left) * 0.5 + (right - left - PAGE).max(0.0) * TOO_WIDE
+    }
 }
 
 /// Where a cell would like to be, and how strongly.
@@ -115,8 +148,10 @@ fn nearest(desired: &[(f64, f64)], rooms: &[f64], bounds: Option<(f64, f64)>) ->
         .collect()
 }
 
-/// Puts neighbouring bends of an edge exactly above each other where their rows leave room for it.
-fn straighten(layers: &Layers, x: &mut [f64]) {
+type Beside = Vec<(Option<CellIx>, Option<CellIx>)>;
+
+/// By cell: its neighbours to the left and to the right.
+fn beside(layers: &Layers) -> Beside {
     let mut beside = vec![(None, None); layers.cells.len()];
     for row in &layers.rows {
         for pair in row.windows(2) {
@@ -124,12 +159,21 @@ fn straighten(layers: &Layers, x: &mut [f64]) {
             beside[pair[1]].0 = Some(pair[0]);
         }
     }
-    let free = |cell: CellIx, x: &[f64]| {
-        let (left, right) = beside[cell];
-        let least = left.map_or(f64::NEG_INFINITY, |left| x[left] + room_between(layers, left, cell));
-        let most = right.map_or(f64::INFINITY, |right| x[right] - room_between(layers, cell, right));
-        (least, most)
-    };
+    beside
+}
+
+/// How far a cell may move while its neighbours stay.
+fn free(layers: &Layers, beside: &Beside, cell: CellIx, x: &[f64]) -> (f64, f64) {
+    let (left, right) = beside[cell];
+    let least = left.map_or(f64::NEG_INFINITY, |left| x[left] + room_between(layers, left, cell));
+    let most = right.map_or(f64::INFINITY, |right| x[right] - room_between(layers, cell, right));
+    (least, most)
+}
+
+/// Puts neighbouring bends of an edge exactly above each other where their rows leave room for it.
+fn straighten(layers: &Layers, x: &mut [f64]) {
+    let beside = beside(layers);
+    let free = |cell: CellIx, x: &[f64]| free(layers, &beside, cell, x);
     // Ends on boxes may be met anywhere along the box.
     let meets = |cell: CellIx, x: &[f64]| {
         let reach = (layers.cells[cell].left - PORT_MARGIN).max(0.0);
@@ -173,6 +217,29 @@ fn straighten(layers: &Layers, x: &mut [f64]) {
                 }
             }
             start = end;
+        }
+    }
+}
+
+/// Puts the first and the last straight piece of an edge exactly where it meets its box, where their rows leave room:
+/// nothing looks as wrong as a line that is straight but for two pixels.
+fn reach_ports(layers: &Layers, x: &mut [f64], ports: &[(f64, f64)]) {
+    let beside = beside(layers);
+    for (chain, ends) in layers.chains.iter().zip(ports) {
+        let inner: Vec<CellIx> = chain[1..chain.len() - 1].to_vec();
+        let backwards: Vec<CellIx> = inner.iter().rev().copied().collect();
+        for (cells, port) in [(inner, ends.0), (backwards, ends.1)] {
+            let Some(first) = cells.first().map(|cell| x[*cell]) else { continue };
+            let run: Vec<CellIx> = cells.into_iter().take_while(|cell| (x[*cell] - first).abs() < 0.01).collect();
+            let fits = |cell: &CellIx| {
+                let (least, most) = free(layers, &beside, *cell, x);
+                !layers.cells[*cell].main && least <= port && port <= most
+            };
+            if run.iter().all(fits) {
+                for cell in run {
+                    x[cell] = port;
+                }
+            }
         }
     }
 }

@@ -12,14 +12,15 @@ const SMALL: f64 = 11.0;
 const RULE: f64 = 9.5;
 const LINE: f64 = 1.32;
 
-const LABEL_WIDTH: f64 = 204.0;
-const BOX_WIDTH: f64 = 216.0;
-const BOX_LEAST: f64 = 120.0;
+const LABEL_WIDTH: f64 = 230.0;
+const BOX_WIDTH: f64 = 228.0;
+const BOX_LEAST: f64 = 150.0;
 const PADDING: f64 = 12.0;
 /// An edge meets a box at this distance from the next.
 const PORT: f64 = 16.0;
+const INDENT: f64 = 10.0;
 const GUARD_LINES: usize = 3;
-const EFFECT_LINES: usize = 5;
+const EFFECT_LINES: usize = 8;
 /// Between rows said one under the other.
 const ROW_GAP: f64 = 6.0;
 pub(super) const ICON: f64 = 15.0;
@@ -43,6 +44,8 @@ pub(super) struct Run {
 pub(super) struct Line {
     pub(super) icon: Option<Icon>,
     pub(super) runs: Vec<Run>,
+    /// Set in from the left: it goes on from the line above.
+    pub(super) indent: f64,
     /// Of the whole line, as measured.
     pub(super) width: f64,
     /// From the top of its plate.
@@ -109,12 +112,22 @@ pub(super) fn line(icon: Option<Icon>, runs: Vec<(&'static str, String)>) -> Lin
         height = height.max(size * LINE);
     }
     let runs = runs.into_iter().map(|(class, text)| Run { class, text }).collect();
-    Line { icon, runs, width: total, baseline: 0.0, height }
+    Line { icon, runs, indent: 0.0, width: total, baseline: 0.0, height }
 }
 
 pub(super) fn wrapped(class: &'static str, text: &str, max: f64, lines: usize) -> Vec<Line> {
     let (size, bold) = style_of(class);
     wrap(text, max, size, bold, lines).into_iter().map(|text| line(None, vec![(class, text)])).collect()
+}
+
+/// As `wrapped`, with all but the first line set in.
+fn hanging(class: &'static str, text: &str, max: f64, lines: usize) -> Vec<Line> {
+    let mut lines = wrapped(class, text, max - INDENT, lines);
+    for line in lines.iter_mut().skip(1) {
+        line.indent = INDENT;
+        line.width += INDENT;
+    }
+    lines
 }
 
 fn fitted(class: &'static str, text: &str, max: f64) -> Line {
@@ -165,7 +178,8 @@ fn state_plate(lifecycle: &Lifecycle, state: &State, rows: &[InsideRow], more: u
             let to = row.to.and_then(|to| lifecycle.states.get(usize::from(to)));
             let mut lines = row_lines(&row.said, inner);
             if let Some(to) = to {
-                lines.push(fitted("who", &format!("→ {}", to.name), inner));
+                let again = if to.name == state.name { " again" } else { "" };
+                lines.push(fitted("who", &format!("→ {}{again}", to.name), inner));
             }
             need = need.max(widest(&lines));
             y = stack(&mut lines, y) + ROW_GAP;
@@ -225,7 +239,7 @@ fn row_lines(said: &Said, max: f64) -> Vec<Line> {
         }
     }
     if let Some(guard) = &said.guard {
-        lines.extend(wrapped("guard", guard, max, GUARD_LINES));
+        lines.extend(hanging("guard", guard, max, GUARD_LINES));
     }
     let shown = if said.effects.len() > EFFECT_LINES { EFFECT_LINES - 1 } else { said.effects.len() };
     for effect in &said.effects[..shown] {
@@ -233,7 +247,7 @@ fn row_lines(said: &Said, max: f64) -> Vec<Line> {
             EffectKind::Money => "money",
             EffectKind::Other => "effect",
         };
-        lines.push(fitted(class, &effect.text, max));
+        lines.extend(hanging(class, &effect.text, max, 2));
     }
     if shown < said.effects.len() {
         lines.push(line(None, vec![("effect", format!("and {} more effects", said.effects.len() - shown))]));

@@ -116,7 +116,8 @@ fn spread_ends(graph: &Graph, back: &[bool], of: &mut [usize], box_width: &[f64]
     // Each step moves the overflow of one row; a row that takes it up overflows in turn.
     let mut rank = 1;
     while rank <= 2 * of.len() {
-        let mut used: f64 = (1..of.len()).filter(|node| of[*node] == rank && has_below[*node]).map(|node| wanted[node]).sum();
+        let mut used: f64 =
+            (1..of.len()).filter(|node| of[*node] == rank && has_below[*node]).map(|node| wanted[node]).sum();
         let mut kept = used > 0.0;
         for node in 1..of.len() {
             if of[node] == rank && !has_below[node] {

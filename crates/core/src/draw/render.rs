@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::graph::{Graph, graph};
-use super::layers::{START_RADIUS, layers};
+use super::layers::{Layers, START_RADIUS, layers};
 use super::legend::{Item, SIGN, Sign, legend};
 use super::order::order;
-use super::place::places;
+use super::place::{Places, places};
 use super::plate::{ICON, Icon, Line, Plate, Plates, plates, stack, wrapped};
 use super::rank::ranks;
 use super::route::{ARROW, Label, Rect, Routed, Wire, round, route};
@@ -18,6 +18,8 @@ use crate::model::{Lifecycle, Ready};
 const MARGIN: f64 = 28.0;
 /// The title's lines may be this long, even above a narrow picture.
 const TITLE_WIDTH: f64 = 560.0;
+/// Each is tried, with several orders; the picture that is easiest to read is drawn.
+const ROW_WIDTHS: [f64; 3] = [900.0, 450.0, 250.0];
 const BEFORE_LEGEND: f64 = 26.0;
 
 /// The whole picture, with title and legend; everything lies within `width` and `height`.
@@ -68,17 +70,32 @@ fn routed(graph: &Graph, plates: &Plates) -> Routed {
     let box_widths: Vec<f64> = plates.boxes.iter().map(|plate| plate.width).collect();
     let label_widths: Vec<f64> = plates.labels.iter().map(|plate| plate.width).collect();
     let ranks = ranks(graph, &box_widths, &label_widths);
-    let mut layers = layers(graph, &ranks, plates);
-    order(&mut layers);
-    layers.turn_labels_outward();
-    let places = places(&layers);
-    route(graph, &layers, &places, plates, &ranks.back)
+    let mut best: Option<(f64, Layers, Places)> = None;
+    for row_width in ROW_WIDTHS {
+        let layers = layers(graph, &ranks, plates, row_width);
+        let orders = match layers.cells.len() {
+            0..=150 => 24,
+            151..=600 => 6,
+            _ => 1,
+        };
+        for attempt in 0..orders {
+            let mut layers = layers.clone();
+            let crossings = order(&mut layers, attempt);
+            layers.turn_labels_outward();
+            let places = places(&layers);
+            let cost = places.cost(&layers, crossings);
+            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                best = Some((cost, layers, places));
+            }
+        }
+    }
+    best.map_or_else(Routed::default, |(_, layers, places)| route(graph, &layers, &places, plates, &ranks.back))
 }
 
 fn render(lifecycle: &Lifecycle, scene: &Scene) -> String {
     let mut out = String::new();
     let (width, height) = (scene.width, scene.height);
-    let name = escape(&clean(&lifecycle.name));
+    let name = escape(&tooltip(&lifecycle.name, ""));
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
@@ -149,7 +166,7 @@ enum Anchor {
 
 fn text_line(out: &mut String, line: &Line, x: f64, top: f64, anchor: Anchor) {
     let y = round(top + line.baseline);
-    let mut text_x = x;
+    let mut text_x = if anchor == Anchor::Start { x + line.indent } else { x };
     if let Some(icon) = line.icon {
         let icon_x = match anchor {
             Anchor::Start => x,
@@ -206,12 +223,7 @@ fn draw_icon(out: &mut String, icon: Icon, x: f64, y: f64) {
             writeln!(out, "<path class=\"icon\" d=\"M{} {}v10l9 -5z\"/>", round(x + 1.0), round(y - 10.0))
         }
         Icon::Rest => {
-            writeln!(
-                out,
-                "<path class=\"icon\" d=\"M{} {}h3v10h-3zm6 0h3v10h-3z\"/>",
-                round(x + 1.0),
-                round(y - 10.0)
-            )
+            writeln!(out, "<path class=\"icon\" d=\"M{} {}h3v10h-3zm6 0h3v10h-3z\"/>", round(x + 1.0), round(y - 10.0))
         }
     };
 }
@@ -255,10 +267,7 @@ fn draw_box(out: &mut String, lifecycle: &Lifecycle, state: usize, rect: Rect, p
     let Rect { x, y, width, height } = rect;
     let _ = writeln!(out, "<g class=\"{class}\">");
     let _ = writeln!(out, "<title>{}</title>", escape(&tooltip(&state.name, &state.about)));
-    let _ = writeln!(
-        out,
-        "<rect class=\"box\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"10\"/>"
-    );
+    let _ = writeln!(out, "<rect class=\"box\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"10\"/>");
     if state.is_final {
         let _ = writeln!(
             out,
@@ -287,8 +296,9 @@ fn draw_box(out: &mut String, lifecycle: &Lifecycle, state: usize, rect: Rect, p
 }
 
 fn tooltip(name: &str, about: &str) -> String {
-    let about: String = clean(about).chars().take(600).collect();
-    if about.is_empty() { clean(name) } else { format!("{}: {about}", clean(name)) }
+    let first = |text: &str, most| -> String { clean(text).chars().take(most).collect() };
+    let (name, about) = (first(name, 200), first(about, 600));
+    if about.is_empty() { name } else { format!("{name}: {about}") }
 }
 
 fn draw_item(out: &mut String, item: &Item) {

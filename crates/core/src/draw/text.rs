@@ -61,7 +61,8 @@ fn bounded(text: &str, chars: f64) -> &str {
     text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
 }
 
-/// Lines of at most `max` pixels, broken at spaces where there are any; at most `lines` of them, the last one cut.
+/// Lines of at most `max` pixels, broken at spaces where there are any, best before an operator that joins conditions;
+/// at most `lines` of them, the last one cut.
 pub(super) fn wrap(text: &str, max: f64, size: f64, bold: bool, lines: usize) -> Vec<String> {
     let text = clean(text);
     let mut rest = text.as_str();
@@ -81,13 +82,19 @@ pub(super) fn wrap(text: &str, max: f64, size: f64, bold: bool, lines: usize) ->
 fn first_line(text: &str, max: f64, size: f64, bold: bool) -> (&str, &str) {
     let mut used = 0.0;
     let mut break_at = None;
+    let mut join_at = None;
     for (at, c) in text.char_indices() {
         if c == ' ' {
             break_at = Some(at);
+            let joins = ["&& ", "|| ", "? ", ": "].iter().any(|join| text[at + 1..].starts_with(join));
+            // Not so early that the line would be nearly empty.
+            if joins && used > max * 0.3 {
+                join_at = Some(at);
+            }
         }
         used += width(c.encode_utf8(&mut [0; 4]), size, bold);
         if used > max && at > 0 {
-            let cut = break_at.filter(|at| *at > 0).unwrap_or(at);
+            let cut = join_at.or(break_at).filter(|at| *at > 0).unwrap_or(at);
             return (text[..cut].trim_end(), text[cut..].trim_start());
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::text::clean;
-use crate::model::{AccountRef, Amount, By, Event, EventKind, Lifecycle, Row, StateIx, Timing};
+use crate::model::{AccountRef, Amount, By, Event, EventKind, Formula, Lifecycle, Row, StateIx, Timing};
 
 /// Who sets an event off; each is drawn in its own colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,27 +122,31 @@ fn effects(row: &Row) -> Vec<Effect> {
     let mut out = Vec::new();
     for entry in &row.moves {
         let amount = match &entry.amount {
-            Amount::Rest => "all".to_owned(),
-            Amount::Formula(formula) => without_record(&formula.text),
+            Amount::Rest => String::new(),
+            Amount::Formula(formula) => format!(" ({})", without_record(&formula.text)),
         };
-        let text = format!("{} → {} ({amount})", account(&entry.from), account(&entry.to));
+        let text = format!("{} → {}{amount}", account(&entry.from), account(&entry.to));
         out.push(Effect { kind: EffectKind::Money, text });
     }
     let other = |text: String| Effect { kind: EffectKind::Other, text };
-    let maybe = |condition: bool| if condition { " (maybe)" } else { "" };
+    let only = |condition: &Option<Formula>| match condition {
+        Some(condition) => format!(" if {}", without_record(&condition.text)),
+        None => String::new(),
+    };
     for spawn in &row.spawn {
-        out.push(other(format!("makes {}{}", spawn.lifecycle, maybe(spawn.condition.is_some()))));
+        out.push(other(format!("makes {}{}", spawn.lifecycle, only(&spawn.condition))));
     }
     for cause in &row.require {
-        let maybe = maybe(cause.condition.is_some());
-        out.push(other(format!("requires {} of {}{maybe}", cause.event, without_record(&cause.to.text))));
+        let (to, only) = (without_record(&cause.to.text), only(&cause.condition));
+        out.push(other(format!("requires {} of {to}{only}", cause.event)));
     }
     for cause in &row.cascade {
-        let maybe = maybe(cause.condition.is_some());
-        out.push(other(format!("tells {}: {}{maybe}", without_record(&cause.to.text), cause.event)));
+        let (to, only) = (without_record(&cause.to.text), only(&cause.condition));
+        out.push(other(format!("tells {to}: {}{only}", cause.event)));
     }
     for deliver in &row.deliver {
-        out.push(other(format!("delivers to {}", without_record(&deliver.to.text))));
+        let (to, only) = (without_record(&deliver.to.text), only(&deliver.condition));
+        out.push(other(format!("delivers to {to}{only}")));
     }
     out
 }
@@ -150,8 +154,18 @@ fn effects(row: &Row) -> Vec<Effect> {
 fn account(account: &AccountRef) -> String {
     match account {
         AccountRef::Hold => "hold".to_owned(),
-        AccountRef::Named(template) => without_record(&template.text),
+        AccountRef::Named(template) => last_names(&without_record(&template.text)),
     }
+}
+
+/// `agent:{input.submission.worker.name}` as `agent:{worker.name}`: the last two names say enough.
+fn last_names(template: &str) -> String {
+    let Some((before, rest)) = template.split_once('{') else { return template.to_owned() };
+    let Some((path, after)) = rest.split_once('}') else { return template.to_owned() };
+    let is_path = path.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    let from = path.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
+    let path = if is_path { &path[from..] } else { path };
+    format!("{before}{{{path}}}{after}")
 }
 
 fn full(said: &Said, row: &Row) -> String {

@@ -1,6 +1,7 @@
 //! Nothing overlaps, nothing sticks out, edges keep clear of what is not theirs.
 
-use super::sample::{REAL, random, read};
+use super::sample::{random, sketches};
+use crate::draw::legend::{SIGN, Sign};
 use crate::draw::render::{Scene, scene};
 use crate::draw::route::Rect;
 use crate::model::Lifecycle;
@@ -33,7 +34,7 @@ fn faults(scene: &Scene) -> Vec<String> {
     for wire in &routed.wires {
         // Curves stay between the ends of the straight pieces they join.
         let mut pieces: Vec<Rect> = Vec::new();
-        for (x, top, bottom) in &wire.straights {
+        for (x, top, bottom) in wire.straights.iter().filter(|(_, top, bottom)| bottom - top > 0.4) {
             pieces.push(Rect { x: *x, y: top + 0.2, width: 0.0, height: (bottom - top - 0.4).max(0.0) });
         }
         for pair in wire.straights.windows(2) {
@@ -41,7 +42,12 @@ fn faults(scene: &Scene) -> Vec<String> {
             if from > to + 0.1 {
                 faults.push(format!("edge {} turns back", wire.edge));
             }
-            pieces.push(Rect { x: x.min(to_x), y: from + 0.2, width: (x - to_x).abs(), height: (to - from - 0.4).max(0.0) });
+            pieces.push(Rect {
+                x: x.min(to_x),
+                y: from + 0.2,
+                width: (x - to_x).abs(),
+                height: (to - from - 0.4).max(0.0),
+            });
         }
         for piece in &pieces {
             for (name, rect) in &taken {
@@ -71,7 +77,9 @@ fn faults(scene: &Scene) -> Vec<String> {
         faults.push("the drawing runs into the legend".to_owned());
     }
     for item in &scene.legend {
-        let rect = Rect { x: 28.0 + item.x, y: scene.legend_top + item.y, width: item.line.width + 30.0, height: 18.0 };
+        let sign = if item.sign == Sign::Words { 0.0 } else { SIGN };
+        let (x, y) = (28.0 + item.x, scene.legend_top + item.y);
+        let rect = Rect { x, y, width: item.line.width + sign, height: 18.0 };
         if !inside(&rect, scene.width, scene.height) {
             faults.push("the legend sticks out".to_owned());
         }
@@ -82,7 +90,8 @@ fn faults(scene: &Scene) -> Vec<String> {
 /// Words fit the room that was measured for them.
 fn text_faults(scene: &Scene) -> Vec<String> {
     let mut faults = Vec::new();
-    let plates = scene.plates.boxes.iter().map(|plate| (plate, 24.0)).chain(scene.plates.labels.iter().map(|p| (p, 0.0)));
+    let plates =
+        scene.plates.boxes.iter().map(|plate| (plate, 24.0)).chain(scene.plates.labels.iter().map(|p| (p, 0.0)));
     for (plate, padding) in plates {
         let lines = plate.head.iter().chain(plate.rows.iter().flat_map(|group| &group.lines));
         for line in lines {
@@ -103,31 +112,31 @@ fn assert_sound(name: &str, lifecycle: &Lifecycle) -> Scene {
 
 #[test]
 fn real_lifecycles_are_drawn_without_overlap_and_fit_a_page() {
-    for (name, file) in REAL {
-        let scene = assert_sound(name, &read(file));
-        assert!(scene.width <= 1_300.0, "{name} is {} wide", scene.width);
-        assert!(scene.height <= 1_500.0, "{name} is {} high", scene.height);
+    for lifecycle in sketches() {
+        let name = &lifecycle.name;
+        let scene = assert_sound(name, &lifecycle);
+        // Every state of a claim leads to nearly every other.
+        let most = if **name == *"mesh.claim" { 1_700.0 } else { 1_200.0 };
+        assert!(scene.width <= most, "{name} is {} wide", scene.width);
+        assert!(scene.height <= most, "{name} is {} high", scene.height);
     }
 }
 
 #[test]
 fn the_main_way_runs_straight() {
-    for (name, file) in REAL {
-        let lifecycle = read(file);
+    for lifecycle in sketches() {
+        let name = &lifecycle.name;
         let graph = crate::draw::graph::graph(&lifecycle);
         let scene = scene(&lifecycle);
-        let xs: Vec<f64> = graph
-            .main
-            .iter()
-            .flat_map(|edge| scene.routed.wires[*edge].straights.iter().map(|(x, ..)| *x))
-            .collect();
+        let xs: Vec<f64> =
+            graph.main.iter().flat_map(|edge| scene.routed.wires[*edge].straights.iter().map(|(x, ..)| *x)).collect();
         assert!(xs.windows(2).all(|pair| (pair[0] - pair[1]).abs() < 0.2), "{name}: {xs:?}");
     }
 }
 
 #[test]
 fn random_lifecycles_are_drawn_without_overlap() {
-    for seed in 0..150 {
+    for seed in 0..60 {
         let size = 1 + usize::try_from(seed).expect("small") % 14;
         assert_sound(&format!("seed {seed}"), &random(seed, size, size * 3));
     }

@@ -1,6 +1,6 @@
 //! What the texts must keep to: well-formed, escaped, the same each time, bounded in size.
 
-use super::sample::{REAL, empty, event, formula, random, read, row, state};
+use super::sample::{empty, event, formula, random, row, sketch, sketches, state, systems};
 use crate::draw::{mermaid, svg};
 use crate::model::{Lifecycle, StateSet};
 
@@ -14,7 +14,9 @@ fn parsed(name: &str, svg: &str) {
 fn shown(svg: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(svg).expect("well-formed");
     let texts = document.descendants().filter(|node| node.has_tag_name("text"));
-    texts.map(|text| text.descendants().filter_map(|node| node.is_text().then(|| node.text())).flatten().collect()).collect()
+    texts
+        .map(|text| text.descendants().filter_map(|node| node.is_text().then(|| node.text())).flatten().collect())
+        .collect()
 }
 
 fn hostile(text: &str) -> Lifecycle {
@@ -31,8 +33,8 @@ fn hostile(text: &str) -> Lifecycle {
 
 #[test]
 fn pictures_are_well_formed() {
-    for (name, file) in REAL {
-        parsed(name, &svg(&read(file)));
+    for lifecycle in sketches() {
+        parsed(&lifecycle.name, &svg(&lifecycle));
     }
     for seed in 0..40 {
         parsed(&format!("seed {seed}"), &svg(&random(seed, 9, 30)));
@@ -55,8 +57,15 @@ fn no_text_breaks_out_of_the_picture() {
         parsed(text, &picture);
         let document = roxmltree::Document::parse(&picture).expect("well-formed");
         let known = ["svg", "title", "style", "rect", "g", "path", "circle", "text", "tspan"];
-        assert!(document.descendants().filter(roxmltree::Node::is_element).all(|node| known.contains(&node.tag_name().name())));
-        let attributes = document.descendants().flat_map(|node| node.attributes().map(|it| it.name().to_owned()).collect::<Vec<_>>());
+        assert!(
+            document
+                .descendants()
+                .filter(roxmltree::Node::is_element)
+                .all(|node| known.contains(&node.tag_name().name()))
+        );
+        let attributes = document
+            .descendants()
+            .flat_map(|node| node.attributes().map(|it| it.name().to_owned()).collect::<Vec<_>>());
         assert!(attributes.into_iter().all(|name| !name.starts_with("on")));
         assert!(picture.len() < 60_000, "{} bytes", picture.len());
         let told = mermaid(&hostile(text));
@@ -68,24 +77,33 @@ fn no_text_breaks_out_of_the_picture() {
 
 #[test]
 fn the_same_lifecycle_gives_the_same_text() {
-    for (_, file) in REAL {
-        assert_eq!(svg(&read(file)), svg(&read(file)));
-        assert_eq!(mermaid(&read(file)), mermaid(&read(file)));
+    for (one, other) in sketches().into_iter().zip(sketches()) {
+        assert_eq!(svg(&one), svg(&other));
+        assert_eq!(mermaid(&one), mermaid(&other));
     }
 }
 
 #[test]
 fn a_picture_tells_events_callers_guards_timers_and_money() {
-    let document = shown(&svg(&read(REAL[1].1))).join("\n");
-    for told in ["document.job", "QUEUED", "waiting for a worker", "submit · owner", "after 1s", "if cancelRequested", "otherwise"] {
+    let document = shown(&svg(&sketch("document.job"))).join("\n");
+    for told in [
+        "document.job",
+        "QUEUED",
+        "waiting for a worker",
+        "submit · owner",
+        "after 1s",
+        "if cancelRequested",
+        "otherwise",
+    ] {
         assert!(document.contains(told), "{told} is missing in\n{document}");
     }
-    let image = shown(&svg(&read(REAL[2].1))).join("\n");
-    for told in ["hold → revenue (all)", "makes image.asset", "at retryAt", "block · moderator", "replay · owner or operator"] {
+    let image = shown(&svg(&sketch("image.job"))).join("\n");
+    for told in ["hold → revenue", "makes image.asset", "at retryAt", "block · moderator", "replay · owner or operator"]
+    {
         assert!(image.contains(told), "{told} is missing in\n{image}");
     }
-    let relay = shown(&svg(&read(REAL[3].1))).join("\n");
-    for told in ["resolve ← another record", "requires won of input.submission", "tells links.submissions: discard"] {
+    let relay = shown(&svg(&sketch("relay.job"))).join("\n");
+    for told in ["resolve ← another record", "requires won of", "tells links.submissions: discard"] {
         assert!(relay.contains(told), "{told} is missing in\n{relay}");
     }
 }
@@ -105,18 +123,19 @@ fn a_lifecycle_without_anything_is_still_a_picture() {
     assert!(mermaid(&empty("", "")).starts_with("stateDiagram-v2\n"));
 }
 
-/// For looking at them: `DRAW_TO=dir cargo test -p onceward-core draw_all -- --ignored`.
+/// For looking at them: `DRAW_TO=dir cargo test -p onceward-core draw_all -- --ignored`; `DRAW_FROM` names another
+/// directory of systems.
 #[test]
 #[ignore = "writes files for people to look at"]
 fn draw_all() {
     let Ok(to) = std::env::var("DRAW_TO") else { return };
-    let random_ones = [("random5", random(5, 5, 12)), ("random9", random(9, 9, 20)), ("largest", random(1, 64, 1_000))];
-    let real = REAL.iter().map(|(name, file)| (*name, read(file)));
-    for (name, lifecycle) in real.chain(random_ones) {
+    let real = std::env::var("DRAW_FROM").map_or_else(|_| sketches(), |from| systems(from.as_ref()));
+    let random_ones = [random(5, 5, 12), random(9, 9, 20), random(1, 64, 1_000)];
+    for lifecycle in real.into_iter().chain(random_ones.map(Into::into)) {
         let started = std::time::Instant::now();
         let picture = svg(&lifecycle);
-        eprintln!("{name}: {} bytes in {:?}", picture.len(), started.elapsed());
-        std::fs::write(format!("{to}/{name}.svg"), picture).expect("written");
-        std::fs::write(format!("{to}/{name}.mmd"), mermaid(&lifecycle)).expect("written");
+        eprintln!("{}: {} bytes in {:?}", lifecycle.name, picture.len(), started.elapsed());
+        std::fs::write(format!("{to}/{}.svg", lifecycle.name), picture).expect("written");
+        std::fs::write(format!("{to}/{}.mmd", lifecycle.name), mermaid(&lifecycle)).expect("written");
     }
 }

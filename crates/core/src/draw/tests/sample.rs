@@ -1,25 +1,53 @@
-//! Lifecycles to draw: read from files without being compiled or checked (the picture shows texts only), built by
-//! hand, or random.
+//! Lifecycles to draw: compiled from files, built by hand, or random.
 
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 
-use toml::Value as Toml;
-
-use crate::diagnostic::Span;
+use crate::compile::compile;
+use crate::diagnostic::{File, Files, Span};
 use crate::expr::{Expr, Kind};
 use crate::model::{
-    AccountRef, Amount, By, Cause, Clock, ErrorTable, Event, EventKind, Field, Formula, Lifecycle, Move, PayloadBounds,
-    Ready, Row, Spawn, SpawnPayload, State, StateSet, Template, Timing, Type, Typed, Who,
+    AccountRef, Amount, By, Clock, ErrorTable, Event, EventKind, Formula, Lifecycle, Move, PayloadBounds, Ready, Row,
+    State, StateSet, Template, Timing, Type, Typed,
 };
 use crate::value::Value;
 
-pub(super) const REAL: [(&str, &str); 5] = [
-    ("execution", include_str!("samples/execution.toml")),
-    ("document", include_str!("samples/document.toml")),
-    ("image", include_str!("samples/image.toml")),
-    ("relay", include_str!("samples/relay.toml")),
-    ("submission", include_str!("samples/submission.toml")),
-];
+/// Every lifecycle of the five systems, from the directory that holds one directory for each.
+pub(super) fn systems(directory: &Path) -> Vec<Arc<Lifecycle>> {
+    let mut out = Vec::new();
+    for system in children(directory).into_iter().filter(|path| path.is_dir()) {
+        let files = children(&system).into_iter().filter(|path| path.extension().is_some_and(|it| it == "toml"));
+        let files = files.filter(|path| path.file_name().is_some_and(|name| name != "Cargo.toml"));
+        let files = files.map(|path| File {
+            name: path.display().to_string(),
+            text: std::fs::read_to_string(&path).expect("a readable file").into(),
+        });
+        let compiled = compile(&Files { files: files.collect() });
+        let definitions = compiled.definitions.unwrap_or_else(|| panic!("{:#?}", compiled.diagnostics));
+        out.extend(definitions.lifecycles.into_values());
+    }
+    out.sort_by(|a, b| a.name.cmp(&b.name));
+    // The built-in ones come with each system.
+    out.dedup_by(|a, b| a.name == b.name);
+    out
+}
+
+fn children(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("a directory");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+pub(super) fn sketches() -> Vec<Arc<Lifecycle>> {
+    static ONCE: LazyLock<Vec<Arc<Lifecycle>>> =
+        LazyLock::new(|| systems(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/draw/tests/samples")));
+    ONCE.clone()
+}
+
+pub(super) fn sketch(name: &str) -> Arc<Lifecycle> {
+    sketches().into_iter().find(|lifecycle| *lifecycle.name == *name).expect("a known sketch")
+}
 
 pub(super) fn formula(text: &str) -> Formula {
     let typed = Typed { ty: Type::Null, nullable: true };
@@ -92,129 +120,12 @@ pub(super) fn event(name: &str, rows: Vec<Row>) -> Event {
     Event { name: name.into(), kind: EventKind::of(name), rows }
 }
 
-fn text<'t>(table: &'t Toml, key: &str) -> &'t str {
-    table.get(key).and_then(Toml::as_str).unwrap_or("")
-}
-
-fn flag(table: &Toml, key: &str) -> bool {
-    table.get(key).and_then(Toml::as_bool).unwrap_or(false)
-}
-
-fn list<'t>(table: &'t Toml, key: &str) -> impl Iterator<Item = &'t Toml> {
-    table.get(key).and_then(Toml::as_array).into_iter().flatten()
-}
-
-fn entries<'t>(table: &'t Toml, key: &str) -> impl Iterator<Item = (&'t String, &'t Toml)> {
-    table.get(key).and_then(Toml::as_table).into_iter().flatten()
-}
-
-/// Reads what pictures show out of a lifecycle file.
-pub(super) fn read(file: &str) -> Lifecycle {
-    let file = Toml::Table(file.parse().expect("a sample is TOML"));
-    let mut out = empty(text(&file, "lifecycle"), text(&file, "about"));
-    for (name, _) in entries(&file, "fields") {
-        out.fields.push(Field {
-            name: name.as_str().into(),
-            about: "".into(),
-            ty: Type::Text,
-            nullable: true,
-            default: None,
-            constant: false,
-            bounds: crate::model::Bounds::default(),
-            at: Span::default(),
-        });
-    }
-    for (name, told) in entries(&file, "states") {
-        let mut state = state(name, text(told, "about"));
-        state.is_final = flag(told, "final");
-        state.rest = flag(told, "rest");
-        state.reserved = flag(told, "reserved");
-        state.ready = match told.get("ready") {
-            Some(Toml::String(field)) => Ready::From(out.field(field).expect("a known field")),
-            Some(_) => Ready::Yes,
-            None => Ready::No,
-        };
-        out.states.push(state);
-    }
-    for (name, is) in entries(&file, "who") {
-        let formula = formula(is.as_str().unwrap_or(""));
-        out.who.push(Who { name: name.as_str().into(), formula, rules: Vec::new() });
-    }
-    for (name, rows) in entries(&file, "on") {
-        let rows = rows.as_array().into_iter().flatten().map(|row| read_row(&out, row)).collect();
-        out.events.push(event(name, rows));
-    }
-    out
-}
-
-fn read_row(lifecycle: &Lifecycle, told: &Toml) -> Row {
-    let go = text(told, "go");
-    let (from, to) = match go.split_once("->") {
-        Some((from, to)) => (from, Some(lifecycle.state(to.trim()).expect("a known state"))),
-        None => (go, None),
-    };
-    let from = from.split('|').map(str::trim).filter(|name| !name.is_empty());
-    let mut row = row(from.map(|name| lifecycle.state(name).expect("a known state")).collect(), to);
-    let by = told.get("by").into_iter().flat_map(|by| by.as_array().cloned().unwrap_or_else(|| vec![by.clone()]));
-    row.by = by.map(|by| read_by(lifecycle, by.as_str().unwrap_or(""))).collect();
-    row.when = told.get("when").and_then(Toml::as_str).map(formula);
-    row.timing = match (told.get("after"), told.get("at")) {
-        (Some(after), _) => after.as_str().map(|text| Timing::After(formula(text))),
-        (_, Some(at)) => at.as_str().and_then(|at| lifecycle.field(at)).map(Timing::At),
-        _ => None,
-    };
-    row.rules = text(told, "rule").split_whitespace().map(Arc::from).collect();
-    for entry in list(told, "move") {
-        let amount = match text(entry, "amount") {
-            "rest" => Amount::Rest,
-            amount => Amount::Formula(formula(amount)),
-        };
-        row.moves.push(money(text(entry, "from"), text(entry, "to"), amount));
-    }
-    for entry in list(told, "spawn") {
-        row.spawn.push(Spawn {
-            lifecycle: text(entry, "lifecycle").into(),
-            condition: entry.get("if").map(|_| formula("")),
-            fields: Vec::new(),
-            owner: None,
-            payload: SpawnPayload::None,
-            at: Span::default(),
-        });
-    }
-    row.require = list(told, "require").map(cause).collect();
-    row.cascade = list(told, "cascade").map(cause).collect();
-    row
-}
-
-fn read_by(lifecycle: &Lifecycle, name: &str) -> By {
-    match name {
-        "owner" => By::Owner,
-        "operator" => By::Operator,
-        "worker" => By::Worker,
-        "record" => By::Record,
-        name => {
-            let at = lifecycle.who.iter().position(|who| *who.name == *name).expect("a known caller");
-            By::Who(u16::try_from(at).expect("few callers"))
-        }
-    }
-}
-
 pub(super) fn money(from: &str, to: &str, amount: Amount) -> Move {
     let account = |name: &str| match name {
         "hold" => AccountRef::Hold,
         name => AccountRef::Named(Template { parts: Vec::new(), text: name.into() }),
     };
     Move { from: account(from), to: account(to), amount, short: None, at: Span::default() }
-}
-
-fn cause(entry: &Toml) -> Cause {
-    Cause {
-        condition: entry.get("if").map(|_| formula("")),
-        to: formula(text(entry, "to")),
-        event: text(entry, "event").into(),
-        input: Vec::new(),
-        at: Span::default(),
-    }
 }
 
 /// Numbers from a seed, so that a failing picture can be drawn again.
@@ -231,8 +142,18 @@ impl Dice {
     }
 
     fn words(&mut self, most: usize) -> String {
-        const WORDS: [&str; 10] =
-            ["job", "<b>", "a&b", "waiting", "record.retryCount", "\"said\"", "WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", "を待つ", "]]>", "x"];
+        const WORDS: [&str; 10] = [
+            "job",
+            "<b>",
+            "a&b",
+            "waiting",
+            "record.retryCount",
+            "\"said\"",
+            "WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW",
+            "を待つ",
+            "]]>",
+            "x",
+        ];
         let count = self.next(most + 1);
         (0..count).map(|_| WORDS[self.next(WORDS.len())]).collect::<Vec<_>>().join(" ")
     }
