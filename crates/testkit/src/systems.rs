@@ -66,9 +66,9 @@ fn compile(files: &Files, prove: bool) -> Definitions {
         }
     } else {
         let compiled = onceward_core::compile::compile(files);
-        compiled.definitions.unwrap_or_else(|| {
-            panic!("the files do not compile:\n{}", render_all(&compiled.diagnostics, files, false))
-        })
+        compiled
+            .definitions
+            .unwrap_or_else(|| panic!("the files do not compile:\n{}", render_all(&compiled.diagnostics, files, false)))
     }
 }
 
@@ -81,7 +81,8 @@ fn taken_away(file: &str) -> Option<usize> {
 
 /// Tables that are one thing: a line of theirs cannot go alone. Those of `[states]` and its kin can.
 fn goes_whole(header: &str) -> bool {
-    header.starts_with("[[") || ["[work]", "[errors]", "[payload]", "[access]"].iter().any(|own| header.starts_with(own))
+    header.starts_with("[[")
+        || ["[work]", "[errors]", "[payload]", "[access]"].iter().any(|own| header.starts_with(own))
 }
 
 /// The text without the row whose block stands at this line (from 1), or without the entry that is this line. Lines
@@ -106,7 +107,8 @@ pub fn without(text: &str, line: usize) -> String {
 mod tests {
     use super::without;
 
-    const FILE: &str = "a = 1\n[states]\nA = 1\nB = 2\n\n[work]\nlease = 3\nrule = 4\n[[on.x]]\ngo = [\n  5,\n]\n[[on.y]]\n";
+    const FILE: &str =
+        "a = 1\n[states]\nA = 1\nB = 2\n\n[work]\nlease = 3\nrule = 4\n[[on.x]]\ngo = [\n  5,\n]\n[[on.y]]\n";
 
     #[test]
     fn an_entry_goes_alone() {

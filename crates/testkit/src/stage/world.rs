@@ -122,7 +122,10 @@ impl Stage {
             let decision = decide(&self.definitions, &self.world, &operation, self.now);
             match &decision {
                 Decision::Due(records) => {
-                    assert!(!matches!(operation.call, Call::Due { .. }), "what is due asks for what is due: {operation:?}");
+                    assert!(
+                        !matches!(operation.call, Call::Due { .. }),
+                        "what is due asks for what is due: {operation:?}"
+                    );
                     for record in records.clone() {
                         self.play(&Actor::engine(), Call::Due { record });
                     }
