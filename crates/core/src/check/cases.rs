@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::faults::{Env, Flow, Judge, Known, Shape, each};
 use super::survey::Survey;
-use crate::expr::{Binary, Expr, Kind, Path};
-use crate::model::{EventKind, Row, StateIx, Type};
+use crate::expr::{Binary, Expr, Kind, Path, Root, Step};
+use crate::model::{EventKind, Lifecycle, Row, StateIx, Type};
 use crate::value::Value;
 
 /// Cases tried for one question.
@@ -46,7 +46,9 @@ fn answer(survey: &Survey, flow: &Flow, kind: EventKind, rows: &[&Row], state: S
         return Answer::Unknown("another record may not take what this row requires".to_owned());
     }
     let Some(facts) = flow.facts(kind, state) else { return Answer::Whole };
-    let guards: Vec<&Expr> = sure.iter().filter_map(|row| row.when.as_ref()).map(|when| &when.expr).collect();
+    let guards: Vec<Expr> =
+        sure.iter().filter_map(|row| row.when.as_ref()).map(|when| folded(&when.expr, survey.lifecycle)).collect();
+    let guards: Vec<&Expr> = guards.iter().collect();
     let mut judge = Judge::new(survey.definitions, survey.lifecycle);
     let mut left = Some(Env::new(facts.clone()));
     for guard in &guards {
@@ -249,6 +251,27 @@ impl Case<'_> {
 fn key(expr: &Expr) -> String {
     // Places in the file are not part of it.
     serde_json::to_string(&expr.kind).unwrap_or_default()
+}
+
+/// The guard with `const` fields in place of their names, so that comparing with one is comparing with a constant.
+pub(super) fn folded(guard: &Expr, lifecycle: &Lifecycle) -> Expr {
+    let fold = |part: &Expr| Box::new(folded(part, lifecycle));
+    let kind = match &guard.kind {
+        Kind::Read(path) => constant(path, lifecycle).map_or_else(|| guard.kind.clone(), Kind::Const),
+        Kind::Not(operand) => Kind::Not(fold(operand)),
+        Kind::And(left, right) => Kind::And(fold(left), fold(right)),
+        Kind::Or(left, right) => Kind::Or(fold(left), fold(right)),
+        Kind::If(condition, yes, no) => Kind::If(fold(condition), fold(yes), fold(no)),
+        Kind::Binary(operator, left, right) => Kind::Binary(*operator, fold(left), fold(right)),
+        kind => kind.clone(),
+    };
+    Expr { kind, typed: guard.typed.clone(), at: guard.at }
+}
+
+fn constant(path: &Path, lifecycle: &Lifecycle) -> Option<Value> {
+    let (Root::Record, [Step::Field { slot, .. }]) = (path.root, path.steps.as_slice()) else { return None };
+    let field = lifecycle.fields.get(usize::from(*slot))?;
+    field.constant.then(|| field.default.clone()).flatten()
 }
 
 /// A comparison of one path with constants.

@@ -18,15 +18,24 @@ pub(super) fn check(survey: &Survey, found: &mut Vec<Diagnostic>) {
     let lifecycle = survey.lifecycle;
     let states = lifecycle.states.len();
     let mut filled: Vec<Option<Way>> = vec![None; states];
+    // After a commit that stays only `finish` moves the record: what the commit emptied stays empty until then.
+    let mut committed: Vec<Option<Way>> = vec![None; states];
     // Every round fills a state or ends.
     loop {
         let mut grown = false;
         for event in &lifecycle.events {
             for row in &event.rows {
                 for (from, to) in ways(survey, event.kind, row) {
-                    let before = from.is_some_and(|from| filled[usize::from(from)].is_some());
+                    let table = if event.kind == EventKind::Finish { &committed } else { &filled };
+                    let before = from.is_some_and(|from| table[usize::from(from)].is_some());
                     // A final state is where the money is missed, not where it goes on from.
                     let ends = lifecycle.states[usize::from(to)].is_final;
+                    let stays = event.kind == EventKind::Commit && row.to.is_none();
+                    if stays && committed[usize::from(to)].is_none() && is_filled(&row.moves, before) {
+                        committed[usize::from(to)] = Some(Way { event: &event.name, from });
+                        grown = true;
+                        break;
+                    }
                     if !ends && filled[usize::from(to)].is_none() && is_filled(&row.moves, before) {
                         filled[usize::from(to)] = Some(Way { event: &event.name, from });
                         grown = true;
@@ -41,7 +50,8 @@ pub(super) fn check(survey: &Survey, found: &mut Vec<Diagnostic>) {
     for event in &lifecycle.events {
         for row in &event.rows {
             let bad = ways(survey, event.kind, row).into_iter().find(|(from, to)| {
-                let before = from.is_some_and(|from| filled[usize::from(from)].is_some());
+                let table = if event.kind == EventKind::Finish { &committed } else { &filled };
+                let before = from.is_some_and(|from| table[usize::from(from)].is_some());
                 lifecycle.states[usize::from(*to)].is_final && is_filled(&row.moves, before)
             });
             if let Some((from, to)) = bad {

@@ -1,6 +1,6 @@
 //! Rows that never have their turn, because earlier ones always hold.
 
-use super::cases::Cases;
+use super::cases::{Cases, folded};
 use super::faults::{Env, Flow, Judge, decides_before, judge_of, start, taken};
 use super::survey::Survey;
 use crate::diagnostic::Diagnostic;
@@ -70,17 +70,16 @@ fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<Sta
     if !left {
         return Turn::Never;
     }
-    let earlier: Vec<&Expr> =
-        deciding(event, at, from).filter_map(|row| row.when.as_ref()).map(|when| &when.expr).collect();
-    let mut guards = earlier.clone();
-    guards.extend(row.when.as_ref().map(|when| &when.expr));
+    let fold = |row: &Row| row.when.as_ref().map(|when| folded(&when.expr, survey.lifecycle));
+    let earlier: Vec<Expr> = deciding(event, at, from).filter_map(fold).collect();
+    let own = fold(row);
+    let guards: Vec<&Expr> = earlier.iter().chain(&own).collect();
     // Inputs are numbered row by row; where guards read them the cases of two rows cannot be set side by side.
     if guards.iter().any(|guard| reads_input(guard)) {
         return Turn::Has;
     }
     let Some(cases) = Cases::of(survey, &guards, &env) else { return Turn::Has };
-    let own = row.when.as_ref().map(|when| &when.expr);
-    let case = cases.find(|case| own.is_none_or(|own| case.holds(own)) && !earlier.iter().any(|guard| case.holds(guard)));
+    let case = cases.find(|case| own.as_ref().is_none_or(|own| case.holds(own)) && !earlier.iter().any(|guard| case.holds(guard)));
     match case {
         None => Turn::Never,
         Some(_) if own.is_some() && cases.is_tangled() => Turn::Unknown,

@@ -23,12 +23,6 @@ fn no_account_that_may_run_short() {
 }
 
 #[test]
-fn no_check_is_waited_for() {
-    let checks = ("[work]", "[checks]\nask = { ask = { price = \"record.price\" }, answer = { ok = \"bool\" } }\n\n[work]");
-    unsound(&[checks, (TIMED, "at = \"retryAt\"\nwhen = \"checks.ask.ok\"\n\n[[on.time]]\ngo = \"WAITING -> QUEUED\"\nat = \"retryAt\"")], "engine-check");
-}
-
-#[test]
 fn no_key_and_no_limit_is_come_into() {
     let unique = |states: &str| format!("[unique]\none = {{ on = [\"owner\"], in = [{states}], clash = \"409 taken\" }}\n\n[work]");
     unsound(&[("[work]", &unique("\"RUNNING\""))], "engine-clash");
@@ -87,10 +81,17 @@ fn what_a_cascade_reaches_cannot_be_refused_either() {
     let refusing = changed(THING, &[("go = \"MADE -> GONE\"", "go = \"MADE -> GONE\"\nrefuse = [{ if = \"record.count > 3\", as = \"409 no\" }]")]);
     assert_eq!(errors(&[&job, &refusing]), vec!["engine-refuse"]);
     assert_eq!(errors(&[JOB, &refusing]), Vec::<&str>::new());
+    let asking = changed(
+        THING,
+        &[
+            ("[[on.create]]", "[checks]\nask = { ask = { count = \"record.count\" }, answer = { ok = \"bool\" } }\n\n[[on.create]]"),
+            ("go = \"MADE -> GONE\"", "go = \"MADE -> GONE\"\nwhen = \"checks.ask.ok\""),
+        ],
+    );
+    assert_eq!(errors(&[&job, &asking]), vec!["engine-check"]);
+    assert_eq!(errors(&[JOB, &asking]), Vec::<&str>::new());
     let faulting = changed(THING, &[("go = \"MADE -> GONE\"", "go = \"MADE -> GONE\"\nwhen = \"10 / record.count > 2\"")]);
     assert_eq!(errors(&[&job, &faulting]), vec!["may-divide-by-zero"]);
-    let workers = changed(THING, &[("go = \"MADE -> GONE\"", "go = \"MADE -> GONE\"\nby = \"worker\"")]);
-    assert_eq!(errors(&[&job, &workers]), vec!["never-taken"]);
 }
 
 #[test]

@@ -110,10 +110,11 @@ fn times_stay_within_the_calendar() {
 
 #[test]
 fn a_difference_is_as_large_as_its_guard_says() {
+    let given = ("take = [\"price\"", "take = [\"paid\", \"price\"");
     let fields = ("[fields]", "[fields]\npaid = { type = \"int\", min = 0, max = 1000, default = 0 }\nback = { type = \"int\", min = 1, max = 1000, optional = true }");
-    unsound(&[fields, (LAST, "set = { back = \"record.paid - record.price\" }")], "may-exceed-bounds");
-    sound(&[fields, (LAST, "set = { back = \"record.paid > record.price ? record.paid - record.price : null\" }")]);
-    unsound(&[fields, (LAST, "set = { back = \"record.paid >= record.price ? record.paid - record.price : null\" }")], "may-exceed-bounds");
+    unsound(&[fields, given, (LAST, "set = { back = \"record.paid - record.price\" }")], "may-exceed-bounds");
+    sound(&[fields, given, (LAST, "set = { back = \"record.paid > record.price ? record.paid - record.price : null\" }")]);
+    unsound(&[fields, given, (LAST, "set = { back = \"record.paid >= record.price ? record.paid - record.price : null\" }")], "may-exceed-bounds");
 }
 
 #[test]

@@ -57,9 +57,10 @@ fn numbers_against_constants_are_decided_too() {
 #[test]
 fn what_cannot_be_decided_is_said() {
     let fields = ("[fields]", "[fields]\nlow = { type = \"int\", min = 0, max = 100, default = 0 }");
-    warned(&[fields, (BEFORE, &rows("when = \"record.price > record.low\"", "when = \"record.price > record.low + 1\""))], "unproven-turn");
-    sound(&[fields, (BEFORE, &rows("when = \"record.price > record.low\"", ""))]);
-    unsound(&[fields, (BEFORE, &rows("when = \"record.price > record.low\"", "when = \"record.price > record.low && record.kind == small\""))], "shadowed-row");
+    let given = ("take = [\"price\"", "take = [\"low\", \"price\"");
+    warned(&[fields, given, (BEFORE, &rows("when = \"record.price > record.low\"", "when = \"record.price > record.low + 1\""))], "unproven-turn");
+    sound(&[fields, given, (BEFORE, &rows("when = \"record.price > record.low\"", ""))]);
+    unsound(&[fields, given, (BEFORE, &rows("when = \"record.price > record.low\"", "when = \"record.price > record.low && record.kind == small\""))], "shadowed-row");
 }
 
 #[test]

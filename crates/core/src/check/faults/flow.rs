@@ -26,7 +26,8 @@ pub(crate) struct Flow {
     pub(crate) entry: Vec<Option<Facts>>,
     /// While the record stays: what all other rows see.
     pub(crate) rest: Vec<Option<Facts>>,
-    pub(crate) counters: Counters,
+    /// After a commit that stays: what `finish` rows see.
+    committed: Vec<Option<Facts>>,
     /// What each field may be by its declaration alone.
     pub(crate) declared: Facts,
 }
@@ -39,7 +40,7 @@ impl Flow {
         let declared: Facts =
             lifecycle.fields.iter().zip(0..).map(|(field, slot)| counters.declared(field, slot)).collect();
         let states = lifecycle.states.len();
-        let mut flow = Self { entry: vec![None; states], rest: vec![None; states], counters, declared };
+        let mut flow = Self { entry: vec![None; states], rest: vec![None; states], committed: vec![None; states], declared };
         let mut run = Run {
             survey,
             caused,
@@ -51,6 +52,7 @@ impl Flow {
             for (state, _) in numbered(lifecycle).filter(|(state, _)| survey.reached.contains(*state)) {
                 flow.entry[usize::from(state)] = Some(flow.declared.clone());
                 flow.rest[usize::from(state)] = Some(flow.declared.clone());
+                flow.committed[usize::from(state)] = Some(flow.declared.clone());
             }
         }
         flow
@@ -58,7 +60,11 @@ impl Flow {
 
     /// What a row of this event sees in this state.
     pub(crate) fn facts(&self, kind: EventKind, state: StateIx) -> Option<Facts> {
-        let table = if kind == EventKind::Enter { &self.entry } else { &self.rest };
+        let table = match kind {
+            EventKind::Enter => &self.entry,
+            EventKind::Finish => &self.committed,
+            _ => &self.rest,
+        };
         table.get(usize::from(state)).cloned().flatten()
     }
 }
@@ -102,6 +108,9 @@ impl Run<'_> {
                             if event.kind == EventKind::Called && (self.caused)(&event.name) {
                                 self.enter(flow, state, after.clone(), &mut dirty);
                             }
+                            if event.kind == EventKind::Commit {
+                                self.commit(flow, state, after.clone(), &mut dirty);
+                            }
                             self.stay(flow, state, after, &mut dirty);
                         }
                     }
@@ -141,6 +150,14 @@ impl Run<'_> {
         let at = usize::from(state);
         if let Some(facts) = self.grown(flow.entry[at].as_ref(), facts, state, &flow.declared) {
             flow.entry[at] = Some(facts);
+            *dirty |= 1 << state;
+        }
+    }
+
+    fn commit(&mut self, flow: &mut Flow, state: StateIx, facts: Vec<Known>, dirty: &mut u64) {
+        let at = usize::from(state);
+        if let Some(facts) = self.grown(flow.committed[at].as_ref(), facts, state, &flow.declared) {
+            flow.committed[at] = Some(facts);
             *dirty |= 1 << state;
         }
     }
