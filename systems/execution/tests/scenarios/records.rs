@@ -2,6 +2,7 @@
 
 use onceward_core::record::ExecutionStatus::{Aborted, Done, Leased};
 use onceward_core::time::Duration;
+use onceward_core::value::RecordId;
 use onceward_testkit::{operator, user};
 use serde_json::json;
 
@@ -23,6 +24,19 @@ fn a_new_job_waits_with_nothing_tried() {
     assert_eq!(stage.field(one, "budget"), 5);
     assert_eq!(stage.field(one, "failures"), 0);
     assert_eq!(stage.field(one, "lastError"), json!(null));
+}
+
+/// EXE-1: an id may be the caller's own, of the kind that sorts by time, and only once.
+#[test]
+fn an_id_is_nobody_elses() {
+    let mut stage = stage();
+    let own = |text: &str| RecordId(text.parse().expect("a UUID"));
+    let id = own("01938d6e-7a2b-7c00-8000-000000000001");
+    assert_eq!(stage.create("execution.job", &user("alice")).id(id).ok(), id);
+    stage.create("execution.job", &user("alice")).id(id).refused(409, "id_taken");
+    stage.create("execution.job", &user("bob")).id(id).refused(409, "id_taken");
+    stage.create("execution.job", &user("alice")).id(own("6ba7b810-9dad-41d1-80b4-00c04fd430c8")).bad_input();
+    assert_eq!(stage.all("execution.job").len(), 1);
 }
 
 /// EXE-1: attempts grow by one with each lease and never shrink; the updated time follows, the created time stays.
