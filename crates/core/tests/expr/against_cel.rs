@@ -139,7 +139,8 @@ impl Writer {
                 format!("{}.{how}({})", self.write(Sort::Text, depth), self.write(Sort::Text, depth))
             }
             5 => {
-                let (range, how) = (self.dice.pick(&[Sort::Ints, Sort::Texts]), self.dice.pick(&["all", "exists", "exists_one"]));
+                let (range, how) =
+                    (self.dice.pick(&[Sort::Ints, Sort::Texts]), self.dice.pick(&["all", "exists", "exists_one"]));
                 self.over(range, how, Sort::Bool, depth)
             }
             6 => format!("(record.title {} null)", self.dice.pick(&["==", "!="])),
@@ -169,8 +170,14 @@ impl Writer {
             Sort::Bool => self.dice.pick(&["record.flag", "true", "false"]),
             Sort::Ints => self.dice.pick(&["record.nums", "[1, 2]", "[0]"]),
             Sort::Texts => self.dice.pick(&["record.tags", "['a']", "['a', 'b']"]),
-            Sort::Time => self.dice.pick(&["record.at", "timestamp('2026-01-31T12:00:00.25Z')", "timestamp('1969-12-31T23:59:59.5Z')"]),
-            Sort::Length => self.dice.pick(&["record.wait", "duration('90s')", "duration('1h30m')", "duration('250ms')"]),
+            Sort::Time => self.dice.pick(&[
+                "record.at",
+                "timestamp('2026-01-31T12:00:00.25Z')",
+                "timestamp('1969-12-31T23:59:59.5Z')",
+            ]),
+            Sort::Length => {
+                self.dice.pick(&["record.wait", "duration('90s')", "duration('1h30m')", "duration('250ms')"])
+            }
         }
         .to_owned()
     }

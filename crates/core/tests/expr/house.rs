@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use onceward_core::diagnostic::{Diagnostic, Span};
-use onceward_core::expr::{
-    self, Env, Expr, Fault, FaultKind, Place, Scope, Signature, Signatures, Stop, Want, World,
-};
+use onceward_core::expr::{self, Env, Expr, Fault, FaultKind, Place, Scope, Signature, Signatures, Stop, Want, World};
 use onceward_core::model::{
     Bounds, Clock, ErrorTable, Field, Formula, Lifecycle, Link, LinkSource, Lookup, PayloadBounds, Ready, State, Type,
     Typed,
@@ -98,8 +96,11 @@ impl House {
                 field("both", Type::Int),
             ],
         );
-        let claim =
-            signature("shop.claim", &["Hint", "Claim", "Fact"], vec![field("both", Type::Int), field("name", Type::Int)]);
+        let claim = signature(
+            "shop.claim",
+            &["Hint", "Claim", "Fact"],
+            vec![field("both", Type::Int), field("name", Type::Int)],
+        );
         let signatures =
             [order.clone(), job, claim].into_iter().map(|signature| (signature.name.clone(), signature)).collect();
         Self {

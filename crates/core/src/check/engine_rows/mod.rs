@@ -91,12 +91,12 @@ fn report(
 const fn code(kind: FaultKind) -> &'static str {
     match kind {
         FaultKind::Null => "may-be-null",
-        FaultKind::Overflow => "may-overflow",
         FaultKind::DivisionByZero => "may-divide-by-zero",
         FaultKind::NotANumber => "may-not-be-a-number",
         FaultKind::OutOfBounds => "may-exceed-bounds",
         FaultKind::NegativeAmount => "may-be-negative",
-        _ => "may-fault",
+        // Other kinds are never noted.
+        _ => "may-overflow",
     }
 }
 

@@ -14,7 +14,7 @@ use crate::value::Value;
 type Facts = Rc<[Known]>;
 
 /// Expressions looked at before the flow gives up and takes what is declared; the largest real file needs some thousands.
-const STEPS: u64 = 2_000_000;
+const STEPS: u64 = 300_000;
 /// A state that changed this often is taken as declared: it would go on changing.
 const CHANGES: u32 = 40;
 /// Changes of a state before numbers jump to the next landmark instead of creeping.
@@ -40,14 +40,9 @@ impl Flow {
         let declared: Facts =
             lifecycle.fields.iter().zip(0..).map(|(field, slot)| counters.declared(field, slot)).collect();
         let states = lifecycle.states.len();
-        let mut flow = Self { entry: vec![None; states], rest: vec![None; states], committed: vec![None; states], declared };
-        let mut run = Run {
-            survey,
-            caused,
-            landmarks: landmarks(lifecycle),
-            changes: vec![0; states],
-            steps: 0,
-        };
+        let mut flow =
+            Self { entry: vec![None; states], rest: vec![None; states], committed: vec![None; states], declared };
+        let mut run = Run { survey, caused, landmarks: landmarks(lifecycle), changes: vec![0; states], steps: 0 };
         if !run.settle(&mut flow) {
             for (state, _) in numbered(lifecycle).filter(|(state, _)| survey.reached.contains(*state)) {
                 flow.entry[usize::from(state)] = Some(flow.declared.clone());
@@ -215,7 +210,8 @@ impl Run<'_> {
         let env = start(flow, lifecycle, event, row, from, &judge.given)?;
         let env = taken(&mut judge, event, at, from, env, self.survey.is_tired());
         let after = env.map(|env| changed(&mut judge, flow, row, &env));
-        self.steps += judge.steps + 1;
+        // A field costs about as much to carry along as an eighth of an expression.
+        self.steps += judge.steps + 1 + lifecycle.fields.len() as u64 / 8;
         after
     }
 }
@@ -263,8 +259,11 @@ pub(crate) fn start(
 
 /// A new record before its row's `set`: defaults, then what is given.
 fn newborn(lifecycle: &Lifecycle, row: &Row, given: &[Known]) -> Facts {
-    let mut facts: Vec<Known> =
-        lifecycle.fields.iter().map(|field| field.default.as_ref().map_or(Known::only_null(), Known::of_value)).collect();
+    let mut facts: Vec<Known> = lifecycle
+        .fields
+        .iter()
+        .map(|field| field.default.as_ref().map_or(Known::only_null(), Known::of_value))
+        .collect();
     for (input, given) in row.inputs.iter().zip(given) {
         let Some(slot) = input.take else { continue };
         let Some(fact) = facts.get_mut(usize::from(slot)) else { continue };
@@ -359,7 +358,10 @@ fn passed_over(judge: &mut Judge, row: &Row, env: Env) -> Option<Env> {
 }
 
 fn reads_input(expr: &Expr) -> bool {
-    super::walk::any(expr, &|expr| matches!(&expr.kind, Kind::Read(path) if matches!(path.root, crate::expr::Root::Input(_))))
+    super::walk::any(
+        expr,
+        &|expr| matches!(&expr.kind, Kind::Read(path) if matches!(path.root, crate::expr::Root::Input(_))),
+    )
 }
 
 /// The fields once `take` and `set` are applied.
