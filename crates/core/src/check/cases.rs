@@ -357,9 +357,8 @@ impl Test<'_> {
 
     fn holds(&self, value: &Value) -> bool {
         match self.operator {
-            Binary::Equal => self.constants.contains(value),
+            Binary::Equal | Binary::In => self.constants.contains(value),
             Binary::NotEqual => !self.constants.contains(value),
-            Binary::In => self.constants.contains(value),
             operator => match (value, self.constants.first()) {
                 (Value::Int(value), Some(Value::Int(constant))) => match operator {
                     Binary::Less => value < constant,

@@ -136,7 +136,7 @@ fn last_commits(survey: &Survey) -> Vec<usize> {
     let last = |state: StateIx| {
         let fits = || rows.iter().enumerate().filter(move |(_, row)| row.from.contains(state));
         let sure = fits().find(|(_, row)| row.when.is_none() && row.require.is_empty());
-        sure.or_else(|| fits().last()).map(|(at, _)| at)
+        sure.or_else(|| fits().next_back()).map(|(at, _)| at)
     };
     survey.leased.iter().filter_map(last).collect()
 }
