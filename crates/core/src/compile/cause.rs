@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::lifecycle::{Builder, View, want};
 use super::shape::RowShape;
+use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::expr::Want;
 use crate::model::{Cause, Deliver, EventKind, Formula, Spawn, SpawnPayload, Type};
@@ -159,11 +160,14 @@ impl Builder<'_> {
     fn fitted(&mut self, targets: &[Arc<str>], event: &str, given: &[Given], view: View, at: Span) -> Option<Fitted> {
         let world = self.world;
         let mut first = None;
+        if self.out.len() >= bounds::DIAGNOSTICS {
+            return None;
+        }
         for target in targets {
             let rows = world.shapes.get(target).and_then(|shapes| shapes.get(event)).map_or(&[][..], Vec::as_slice);
             let mut misfits = Vec::new();
             let mut fits = None;
-            for row in rows {
+            for row in distinct(rows) {
                 match self.fit(row, given, view) {
                     Ok(formulas) => {
                         fits = Some(formulas);
@@ -241,4 +245,27 @@ impl Builder<'_> {
             ),
         }
     }
+}
+
+/// Rows that differ in what they take. Each is tried with every expression that is given, so there is a bound; more
+/// than so many shapes of one event no person has written yet.
+fn distinct(rows: &[RowShape]) -> Vec<&RowShape> {
+    const TRIED: usize = 32;
+    let mut shapes: Vec<&RowShape> = Vec::new();
+    for row in rows {
+        let same = |other: &&RowShape| {
+            other.required == row.required
+                && other.inputs.len() == row.inputs.len()
+                && other.inputs.iter().zip(&row.inputs).all(|(a, b)| {
+                    a.field.name == b.field.name && a.field.ty == b.field.ty && a.field.nullable == b.field.nullable
+                })
+        };
+        if !shapes.iter().any(same) {
+            shapes.push(row);
+        }
+        if shapes.len() == TRIED {
+            break;
+        }
+    }
+    shapes
 }

@@ -47,6 +47,8 @@ pub(super) struct Builder<'a> {
     pub(super) result: Option<Vec<Field>>,
     lookups: Vec<(Arc<str>, Arc<str>)>,
     links: Vec<LinkScope>,
+    /// Paths that cannot be null in the rest of the row, because its guard or its refusals say so.
+    pub(super) known: Vec<expr::Path>,
     pub(super) out: Vec<Diagnostic>,
 }
 
@@ -78,6 +80,7 @@ impl<'a> Builder<'a> {
             result: None,
             lookups: Vec::new(),
             links: Vec::new(),
+            known: Vec::new(),
             out: Vec::new(),
         }
     }
@@ -168,7 +171,19 @@ impl<'a> Builder<'a> {
             actor: view.actor,
             now: view.now,
         };
-        expr::compile(text, place, &scope, want)
+        let failed = match expr::compile(text, place, &scope, want) {
+            Ok(expr) => return Ok(expr),
+            Err(diagnostics) => diagnostics,
+        };
+        // A path that may be null by its type will do where the row has made sure that it is not.
+        if let Want::Fits(Typed { ty, nullable: false }) = want
+            && let Ok(mut expr) = expr::compile(text, place, &scope, &self::want(ty.clone(), true))
+            && matches!(&expr.kind, expr::Kind::Read(path) if self.known.contains(path))
+        {
+            expr.typed.nullable = false;
+            return Ok(expr);
+        }
+        Err(failed)
     }
 
     pub(super) fn formula(&mut self, text: &Text, view: View, want: &Want) -> Option<Formula> {

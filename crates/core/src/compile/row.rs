@@ -4,7 +4,7 @@ use super::asks::{self, Reads};
 use super::lifecycle::{Builder, View, want};
 use super::shape::{self, RowShape};
 use crate::diagnostic::Diagnostic;
-use crate::expr::{Expr, Kind};
+use crate::expr::{self, Expr, Kind};
 use crate::model::{
     AccountRef, Amount, By, Event, EventKind, Field, Formula, Refuse, Row, Slot, StateSet, TemplatePart, Timing, Type,
     Typed,
@@ -43,8 +43,7 @@ impl Builder<'_> {
             input: matches!(kind, EventKind::Called | EventKind::Create).then_some(inputs),
             result: kind == EventKind::Commit,
             error: kind == EventKind::Fail,
-            // A check may stay unanswered; what the engine fires by itself cannot wait for one.
-            checks: matches!(kind, EventKind::Called | EventKind::Create | EventKind::Commit),
+            checks: true,
             lookups: true,
             links: true,
             actor: true,
@@ -52,12 +51,17 @@ impl Builder<'_> {
         };
         let from: StateSet = row.go.from.iter().filter_map(|state| self.state_at(&state.value, state.at)).collect();
         let to = row.go.to.as_ref().and_then(|state| self.state_at(&state.value, state.at));
+        // Evaluated on entering, long before the guard: nothing that the guard says holds for it.
+        let timing = self.timing(row);
+        let when = row.when.as_ref().and_then(|when| self.formula(when, view, &want(Type::Bool, false)));
+        self.learn(when.as_ref(), true);
+        let refuse = self.refuse(&row.refuse, view);
         let mut compiled = Row {
             from,
             to,
             by: self.by(row),
-            when: row.when.as_ref().and_then(|when| self.formula(when, view, &want(Type::Bool, false))),
-            refuse: self.refuse(&row.refuse, view),
+            when,
+            refuse,
             inputs: shape.inputs.clone(),
             set: self.set(&row.set, view),
             moves: self.moves(&row.moves, view),
@@ -65,7 +69,7 @@ impl Builder<'_> {
             require: self.causes(&row.require, view),
             cascade: self.causes(&row.cascade, view),
             deliver: self.deliveries(&row.deliver, view),
-            timing: self.timing(row),
+            timing,
             audit: row.audit.as_ref().map(|audit| audit.text.clone()),
             rules: row.rules.clone(),
             checks: Vec::new(),
@@ -76,7 +80,31 @@ impl Builder<'_> {
             self.every_field_has_a_value(row);
         }
         compiled.checks = checks_read(&compiled);
+        self.known.clear();
+        self.can_wait(kind, &compiled);
         compiled
+    }
+
+    /// What the rest of the row may rely on: a guard was true, a reason to refuse was not.
+    fn learn(&mut self, condition: Option<&Formula>, truth: bool) {
+        let facts = condition.map_or_else(Vec::new, |formula| expr::learned(&formula.expr, Some(truth)));
+        self.known.extend(facts);
+    }
+
+    /// A check may stay unanswered; what the engine fires by itself cannot wait for one.
+    fn can_wait(&mut self, kind: EventKind, row: &Row) {
+        if matches!(kind, EventKind::Called | EventKind::Create | EventKind::Commit) {
+            return;
+        }
+        for check in &row.checks {
+            let Some((name, _)) = self.checks.get(usize::from(*check)) else { continue };
+            let message = format!("a row that the engine fires cannot read the check `{name}`");
+            self.report(
+                Diagnostic::error("misplaced", row.at, message)
+                    .label("nobody is there to wait for the answer")
+                    .help("ask in an earlier row that somebody calls, and keep the answer in a field"),
+            );
+        }
     }
 
     fn by(&mut self, row: &ast::Row) -> Vec<By> {
@@ -100,6 +128,7 @@ impl Builder<'_> {
         let mut refuse = Vec::new();
         for entry in entries {
             let Some(condition) = self.formula(&entry.condition, view, &want(Type::Bool, false)) else { continue };
+            self.learn(Some(&condition), false);
             refuse.push(Refuse {
                 condition,
                 status: entry.answer.status,

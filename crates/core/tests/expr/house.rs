@@ -50,7 +50,7 @@ pub(crate) struct House {
     pub(crate) result: Vec<Field>,
     pub(crate) checks: Vec<(Arc<str>, Vec<Field>)>,
     pub(crate) lookups: Vec<(Arc<str>, Arc<str>)>,
-    pub(crate) links: Vec<(Arc<str>, Vec<Arc<str>>, Option<u32>)>,
+    pub(crate) links: Vec<expr::LinkScope>,
 }
 
 fn signature(name: &str, states: &[&str], fields: Vec<Field>) -> Signature {

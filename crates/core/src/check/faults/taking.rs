@@ -137,7 +137,7 @@ fn same_inputs(earlier: &Row, later: &Row, creating: bool) -> bool {
 }
 
 /// What is known where this row's guard does not hold.
-pub(super) fn passed_over(judge: &mut Judge, row: &Row, env: Env) -> Option<Env> {
+pub(crate) fn passed_over(judge: &mut Judge, row: &Row, env: Env) -> Option<Env> {
     // Its inputs are numbered apart from the later row's, so nothing is learned from a guard that reads them.
     if !row.require.is_empty() || row.when.as_ref().is_some_and(|when| reads_input(&when.expr)) {
         return Some(env);

@@ -9,6 +9,7 @@ use super::super::suggest;
 use super::super::tree::{Expr, Kind, Path, Root};
 use super::super::types::{fits, name_of, typed};
 use super::super::{cost, facts};
+use super::paths;
 use crate::bounds;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Type, Typed};
@@ -50,8 +51,8 @@ pub(in super::super) struct Typer<'a> {
 }
 
 impl<'a> Typer<'a> {
-    pub(in super::super) fn new(scope: &'a Scope<'a>, place: Place) -> Self {
-        Self { scope, place, locals: Vec::new(), facts: Vec::new(), unbounded_link: false, diagnostics: Vec::new() }
+    pub(in super::super) fn new(scope: &'a Scope<'a>, place: Place, known: &[Path]) -> Self {
+        Self { scope, place, locals: Vec::new(), facts: known.to_vec(), unbounded_link: false, diagnostics: Vec::new() }
     }
 
     /// The whole expression, held against what is wanted of it.
@@ -196,13 +197,13 @@ impl<'a> Typer<'a> {
                 let message = format!("`{name}` is both a value of the closed list it meets and a name of its own");
                 return self.error("ambiguous-name", at, message, format!("write '{name}' for the value of the list"));
             }
-            return self.root_value(name, at);
+            return Some(self.root_value(name, at));
         }
         if is_value {
             let ty = Type::Enum([name.clone()].into());
             return Some(self.lowered(at, Kind::Const(Value::Text(name.clone())), typed(ty, false), 1));
         }
-        if self.is_root(name) || name.as_ref() == "now" {
+        if paths::is_root(name) || name.as_ref() == "now" {
             return self.root_alone(name, at);
         }
         let (message, help) = match values {
