@@ -125,7 +125,14 @@ impl Run<'_> {
                 if let Some(after) = self.after(flow, event, at, Some(state)) {
                     match row.to {
                         Some(to) => self.enter(flow, to, after, dirty),
-                        None => self.stay(flow, state, after, dirty),
+                        None => {
+                            // Moved on by another record before its `enter` rows ran, it may run those of the new
+                            // state twice.
+                            if self.is_disturbed() {
+                                self.enter(flow, state, after.clone(), dirty);
+                            }
+                            self.stay(flow, state, after, dirty);
+                        }
                     }
                 }
                 if let Some(env) = left.take() {
@@ -139,6 +146,12 @@ impl Run<'_> {
             let facts = env.sharpened();
             self.stay(flow, state, facts, dirty);
         }
+    }
+
+    /// Whether another record may move this one within an operation.
+    fn is_disturbed(&self) -> bool {
+        let mut events = self.survey.lifecycle.events.iter().filter(|event| event.kind == EventKind::Called);
+        events.any(|event| (self.caused)(&event.name) && event.rows.iter().any(|row| row.to.is_some()))
     }
 
     fn enter(&mut self, flow: &mut Flow, state: StateIx, facts: Vec<Known>, dirty: &mut u64) {
