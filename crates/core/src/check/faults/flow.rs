@@ -123,16 +123,15 @@ impl Run<'_> {
         if let Some(event) = lifecycle.events.iter().find(|event| event.kind == EventKind::Enter) {
             for (at, row) in event.rows.iter().enumerate().filter(|(_, row)| row.from.contains(state)) {
                 if let Some(after) = self.after(flow, event, at, Some(state)) {
-                    match row.to {
-                        Some(to) => self.enter(flow, to, after, dirty),
-                        None => {
-                            // Moved on by another record before its `enter` rows ran, it may run those of the new
-                            // state twice.
-                            if self.is_disturbed() {
-                                self.enter(flow, state, after.clone(), dirty);
-                            }
-                            self.stay(flow, state, after, dirty);
+                    if let Some(to) = row.to {
+                        self.enter(flow, to, after, dirty);
+                    } else {
+                        // Moved on by another record before its `enter` rows ran, it may run those of the new state
+                        // twice.
+                        if self.is_disturbed() {
+                            self.enter(flow, state, after.clone(), dirty);
                         }
+                        self.stay(flow, state, after, dirty);
                     }
                 }
                 if let Some(env) = left.take() {
