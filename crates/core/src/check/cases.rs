@@ -45,6 +45,9 @@ fn answer(survey: &Survey, flow: &Flow, kind: EventKind, rows: &[&Row], state: S
     if sure.len() < rows.len() && sure.is_empty() {
         return Answer::Unknown("another record may not take what this row requires".to_owned());
     }
+    if survey.is_tired() {
+        return Answer::Unknown("its guards have more cases than can be tried".to_owned());
+    }
     let Some(facts) = flow.facts(kind, state) else { return Answer::Whole };
     let guards: Vec<Expr> =
         sure.iter().filter_map(|row| row.when.as_ref()).map(|when| folded(&when.expr, survey.lifecycle)).collect();
@@ -357,9 +360,8 @@ impl Test<'_> {
 
     fn holds(&self, value: &Value) -> bool {
         match self.operator {
-            Binary::Equal => self.constants.contains(value),
+            Binary::Equal | Binary::In => self.constants.contains(value),
             Binary::NotEqual => !self.constants.contains(value),
-            Binary::In => self.constants.contains(value),
             operator => match (value, self.constants.first()) {
                 (Value::Int(value), Some(Value::Int(constant))) => match operator {
                     Binary::Less => value < constant,

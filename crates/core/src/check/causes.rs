@@ -8,9 +8,9 @@ use super::survey::{list, rows};
 use crate::diagnostic::Diagnostic;
 use crate::model::{By, Cause, Definitions, EventKind, Lifecycle, Row};
 
-pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
-    let sent: super::Sent = studies.values().flat_map(|studied| sent_by(studied.survey.lifecycle)).collect();
-    for studied in studies.values() {
+pub(super) fn check(all: &Studies, found: &mut Vec<Diagnostic>) {
+    let sent: super::Sent = all.values().flat_map(|studied| sent_by(studied.survey.lifecycle)).collect();
+    for studied in all.values() {
         let lifecycle = studied.survey.lifecycle;
         for event in lifecycle.events.iter().filter(|event| matches!(event.kind, EventKind::Called | EventKind::Create))
         {
@@ -26,11 +26,11 @@ pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
                 );
             }
         }
-        uncertain(studies, studied, found);
+        uncertain(all, studied, found);
         for (_, row) in rows(lifecycle) {
             let required = row.require.len();
             for (at, cause) in causes(row).enumerate() {
-                judge(studies, cause, at < required, found);
+                judge(all, cause, at < required, found);
             }
         }
     }
@@ -55,11 +55,11 @@ fn sent_by(lifecycle: &Lifecycle) -> Vec<(Arc<str>, Arc<str>)> {
     sent
 }
 
-fn judge(studies: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagnostic>) {
+fn judge(all: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagnostic>) {
     let names = targets(&cause.to.expr.typed.ty);
     let answering: Vec<(&Studied, Vec<&Row>)> = names
         .iter()
-        .filter_map(|name| studies.get(name))
+        .filter_map(|name| all.get(name))
         .map(|studied| {
             (
                 studied,
@@ -80,16 +80,15 @@ fn judge(studies: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagn
             .label("no row admits another record")
             .help("let a row of it have `by = \"record\"`"),
         );
-        return;
     }
 }
 
 /// Rows that take an offered event only under a guard. A state without such a row plainly passes it by; a guard is what
 /// makes it uncertain.
-fn uncertain(studies: &Studies, studied: &Studied, found: &mut Vec<Diagnostic>) {
+fn uncertain(all: &Studies, studied: &Studied, found: &mut Vec<Diagnostic>) {
     let lifecycle = studied.survey.lifecycle;
     for event in lifecycle.events.iter().filter(|event| event.kind == EventKind::Called) {
-        let senders = senders(studies, lifecycle, &event.name);
+        let senders = senders(all, lifecycle, &event.name);
         if senders.is_empty() {
             continue;
         }
@@ -117,9 +116,8 @@ fn uncertain(studies: &Studies, studied: &Studied, found: &mut Vec<Diagnostic>) 
     }
 }
 
-fn senders<'a>(studies: &'a Studies, lifecycle: &Lifecycle, event: &str) -> Vec<&'a Cause> {
-    studies
-        .values()
+fn senders<'a>(all: &'a Studies, lifecycle: &Lifecycle, event: &str) -> Vec<&'a Cause> {
+    all.values()
         .flat_map(|studied| rows(studied.survey.lifecycle))
         .flat_map(|(_, row)| &row.cascade)
         .filter(|cause| *cause.event == *event && targets(&cause.to.expr.typed.ty).contains(&lifecycle.name))

@@ -37,8 +37,9 @@ pub(super) fn is_timed(survey: &Survey, flow: &Flow, state: StateIx) -> bool {
         survey.lifecycle.rows(EventKind::Time).iter().filter(|row| row.from.contains(state)).collect();
     // Every row that may be taken must leave, or the record would stay with its timers spent.
     timed.iter().all(|row| row.to.is_some_and(|to| to != state))
-        && timed.iter().any(|row| {
-            is_sure(survey, flow, row, state) && {
+        && timed.iter().enumerate().any(|(at, row)| {
+            // Rows of one time are asked together, with the first of them.
+            !timed[..at].iter().any(|earlier| same_time(earlier, row)) && is_sure(survey, flow, row, state) && {
                 let same: Vec<&Row> = timed.iter().copied().filter(|other| same_time(row, other)).collect();
                 Cover::of(survey, flow, EventKind::Time, &same, state).is_whole()
             }

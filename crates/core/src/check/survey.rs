@@ -20,9 +20,9 @@ pub(crate) struct Survey<'a> {
 }
 
 /// Past this, what earlier rows rule out is no longer taken into account.
-const TIRED: u64 = 4_000_000;
+const TIRED: u64 = 600_000;
 /// Past this, states are no longer told apart.
-const SPENT: u64 = 8_000_000;
+const SPENT: u64 = 1_200_000;
 
 impl<'a> Survey<'a> {
     pub(crate) fn new(definitions: &'a Definitions, lifecycle: &'a Lifecycle) -> Self {

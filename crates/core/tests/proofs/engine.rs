@@ -73,8 +73,8 @@ fn a_spawn_is_sure_to_be_made() {
     // The holder is of the same job, so of the same owner.
     assert_eq!(spawning(&[("[[on.create]]", &unique("return"))]), Vec::<&str>::new());
     // Anyone's: the holder may be somebody else's.
-    let anyone = format!("[unique]\none = {{ on = [\"count\"], clash = \"return\" }}\n\n[[on.create]]");
-    assert_eq!(spawning(&[("[[on.create]]", &anyone)]), vec!["engine-clash"]);
+    let anyone = "[unique]\none = { on = [\"count\"], clash = \"return\" }\n\n[[on.create]]";
+    assert_eq!(spawning(&[("[[on.create]]", anyone)]), vec!["engine-clash"]);
     let limit = "[limit]\nfew = { on = [\"job\"], max = 1, clash = \"429 few\" }\n\n[[on.create]]";
     assert_eq!(spawning(&[("[[on.create]]", limit)]), vec!["engine-limit"]);
 }

@@ -119,14 +119,14 @@ impl Judge<'_> {
                 }
                 _ => Known::some(Shape::Number(0, I64.1)),
             },
-            Function::Int => self.to_int(arguments, expr, env),
+            Function::Int => self.as_int(arguments, expr, env),
             Function::Double => match arguments.first().map(|argument| self.needed(argument, env).shape) {
                 #[allow(clippy::cast_precision_loss, reason = "the same rounding happens at run time")]
                 Some(Shape::Number(least, most)) => Known::some(Shape::Double(least as f64, most as f64)),
                 Some(shape @ Shape::Double(..)) => Known::some(shape),
                 _ => any(),
             },
-            Function::Text => self.to_text(arguments, env),
+            Function::Text => self.as_text(arguments, env),
             Function::Backoff => self.backoff(arguments, env),
             Function::Jitter => match arguments.first().map(|argument| self.needed(argument, env).shape) {
                 Some(Shape::Number(_, most)) => Known::some(Shape::Number(0, most.max(0))),
@@ -138,19 +138,9 @@ impl Judge<'_> {
                 }
                 Known::bool(true, true)
             }
+            // Literals are folded where they are compiled; what is left is a time or a duration already.
             Function::Timestamp | Function::Duration => {
-                for argument in arguments {
-                    let known = self.needed(argument, env);
-                    if !matches!(argument.kind, Kind::Const(_)) && !matches!(known.shape, Shape::Number(..)) {
-                        self.note(
-                            FaultKind::WrongType,
-                            expr.at,
-                            "this text may not be written as one".to_owned(),
-                            None,
-                        );
-                    }
-                }
-                any()
+                arguments.first().map_or_else(any, |argument| self.needed(argument, env))
             }
         }
     }
@@ -186,7 +176,7 @@ impl Judge<'_> {
             .unwrap_or(Known::only_null())
     }
 
-    fn to_int(&mut self, arguments: &[Expr], expr: &Expr, env: &Env) -> Known {
+    fn as_int(&mut self, arguments: &[Expr], expr: &Expr, env: &Env) -> Known {
         let Some(argument) = arguments.first() else { return Known::some(Shape::Any) };
         match (self.needed(argument, env).shape, &argument.typed.ty) {
             (Shape::Number(least, most), Type::Time | Type::Duration) => {
@@ -205,7 +195,7 @@ impl Judge<'_> {
         }
     }
 
-    fn to_text(&mut self, arguments: &[Expr], env: &Env) -> Known {
+    fn as_text(&mut self, arguments: &[Expr], env: &Env) -> Known {
         let Some(argument) = arguments.first() else { return Known::text(bounds::TEXT_CHARS as u64) };
         match self.needed(argument, env).shape {
             shape @ Shape::Text { .. } => Known::some(shape),
