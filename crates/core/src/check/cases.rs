@@ -343,7 +343,8 @@ impl Test<'_> {
                     _ => None,
                 });
                 let marks = near.flat_map(|value| [value - 1, value, value + 1]).chain([*least, *most]);
-                let ints = marks.filter(|mark| least <= mark && mark <= most).filter_map(|mark| i64::try_from(mark).ok());
+                let ints =
+                    marks.filter(|mark| least <= mark && mark <= most).filter_map(|mark| i64::try_from(mark).ok());
                 values.extend(ints.map(Value::Int));
             }
             _ => {

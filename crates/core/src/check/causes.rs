@@ -12,7 +12,8 @@ pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
     let sent: super::Sent = studies.values().flat_map(|studied| sent_by(studied.survey.lifecycle)).collect();
     for studied in studies.values() {
         let lifecycle = studied.survey.lifecycle;
-        for event in lifecycle.events.iter().filter(|event| matches!(event.kind, EventKind::Called | EventKind::Create)) {
+        for event in lifecycle.events.iter().filter(|event| matches!(event.kind, EventKind::Called | EventKind::Create))
+        {
             let only_records = event.rows.iter().all(|row| row.by == [By::Record]);
             if only_records
                 && !sent.contains(&(lifecycle.name.clone(), event.name.clone()))
@@ -59,16 +60,25 @@ fn judge(studies: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagn
     let answering: Vec<(&Studied, Vec<&Row>)> = names
         .iter()
         .filter_map(|name| studies.get(name))
-        .map(|studied| (studied, studied.survey.lifecycle.event(&cause.event).map_or(Vec::new(), |event| event.rows.iter().collect())))
+        .map(|studied| {
+            (
+                studied,
+                studied.survey.lifecycle.event(&cause.event).map_or(Vec::new(), |event| event.rows.iter().collect()),
+            )
+        })
         .collect();
     let takes = |row: &Row| may_be_caused(row) && names_fit(row, cause);
     if !answering.is_empty() && !answering.iter().any(|(_, rows)| rows.iter().any(|row| takes(row))) {
         let how = if required { "required" } else { "offered" };
         let who = list(names.iter().map(|name| format!("`{name}`")));
         found.push(
-            Diagnostic::error("never-taken", cause.at, format!("`{}` is {how}, and no row of {who} can take it from here", cause.event))
-                .label("no row admits another record")
-                .help("let a row of it have `by = \"record\"`"),
+            Diagnostic::error(
+                "never-taken",
+                cause.at,
+                format!("`{}` is {how}, and no row of {who} can take it from here", cause.event),
+            )
+            .label("no row admits another record")
+            .help("let a row of it have `by = \"record\"`"),
         );
         return;
     }
@@ -119,6 +129,7 @@ fn senders<'a>(studies: &'a Studies, lifecycle: &Lifecycle, event: &str) -> Vec<
 fn names_fit(row: &Row, cause: &Cause) -> bool {
     cause.input.iter().all(|(name, _)| row.inputs.iter().any(|input| input.field.name == *name))
         && row.inputs.iter().all(|input| {
-            !super::faults::is_required(input, row, false) || cause.input.iter().any(|(name, _)| *name == input.field.name)
+            !super::faults::is_required(input, row, false)
+                || cause.input.iter().any(|(name, _)| *name == input.field.name)
         })
 }

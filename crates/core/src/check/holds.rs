@@ -85,7 +85,14 @@ fn is_zero(amount: &Amount) -> bool {
     matches!(amount, Amount::Formula(formula) if matches!(formula.expr.kind, Kind::Const(Value::Int(0))))
 }
 
-fn left_behind(survey: &Survey, row: &Row, event: &str, from: Option<StateIx>, to: StateIx, filled: &[Option<Way>]) -> Diagnostic {
+fn left_behind(
+    survey: &Survey,
+    row: &Row,
+    event: &str,
+    from: Option<StateIx>,
+    to: StateIx,
+    filled: &[Option<Way>],
+) -> Diagnostic {
     let mut path = format!("({event}) `{}`", survey.name(to));
     let mut state = from;
     // Each step goes to a state that was filled earlier, so the way back ends.

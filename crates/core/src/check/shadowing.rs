@@ -23,10 +23,13 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
                 found.push(never(survey, event, at, froms[0]));
             } else if turns.iter().all(|turn| *turn != Turn::Has) && turns.contains(&Turn::Unknown) {
                 let earlier = deciding(event, at, froms[0]).next();
-                let mut warning =
-                    Diagnostic::warning("unproven-turn", row.at, "unknown whether this row ever has its turn")
-                        .label("its guard and earlier ones compare the same values with each other")
-                        .help("compare with constants, or test the opposite of the earlier guard, so that it can be decided");
+                let mut warning = Diagnostic::warning(
+                    "unproven-turn",
+                    row.at,
+                    "unknown whether this row ever has its turn",
+                )
+                .label("its guard and earlier ones compare the same values with each other")
+                .help("compare with constants, or test the opposite of the earlier guard, so that it can be decided");
                 if let Some(earlier) = earlier {
                     warning = warning.also(earlier.at, "may hold wherever this row does");
                 }
@@ -79,7 +82,8 @@ fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<Sta
         return Turn::Has;
     }
     let Some(cases) = Cases::of(survey, &guards, &env) else { return Turn::Has };
-    let case = cases.find(|case| own.as_ref().is_none_or(|own| case.holds(own)) && !earlier.iter().any(|guard| case.holds(guard)));
+    let case = cases
+        .find(|case| own.as_ref().is_none_or(|own| case.holds(own)) && !earlier.iter().any(|guard| case.holds(guard)));
     match case {
         None => Turn::Never,
         Some(_) if own.is_some() && cases.is_tangled() => Turn::Unknown,

@@ -45,8 +45,14 @@ pub(super) fn check(studies: &Studies, seen: &mut HashSet<(Span, &'static str)>,
         let Some(event) = studied.survey.lifecycle.events.get(fired.which.1) else { continue };
         let Some(row) = event.rows.get(fired.which.2) else { continue };
         let why = match fired.caused {
-            None => format!("the engine fires this {}, and nobody is there to be told", spoken(&studied.survey, event, row)),
-            Some(_) => format!("the engine may come to fire this {} of `{}`, and nobody is there to be told", spoken(&studied.survey, event, row), fired.which.0),
+            None => {
+                format!("the engine fires this {}, and nobody is there to be told", spoken(&studied.survey, event, row))
+            }
+            Some(_) => format!(
+                "the engine may come to fire this {} of `{}`, and nobody is there to be told",
+                spoken(&studied.survey, event, row),
+                fired.which.0
+            ),
         };
         let froms: Vec<Option<StateIx>> = match event.kind {
             EventKind::Create => vec![None],
@@ -107,9 +113,13 @@ fn follow(
             && seen.insert((at, "engine-spawn"))
         {
             found.push(
-                Diagnostic::error("engine-spawn", at, format!("this `{lifecycle}` may not be made, and then everything is undone"))
-                    .label(why)
-                    .help(format!("give values that a `create` row of `{lifecycle}` is sure to take, or add such a row")),
+                Diagnostic::error(
+                    "engine-spawn",
+                    at,
+                    format!("this `{lifecycle}` may not be made, and then everything is undone"),
+                )
+                .label(why)
+                .help(format!("give values that a `create` row of `{lifecycle}` is sure to take, or add such a row")),
             );
         }
         taking.rows
@@ -137,10 +147,14 @@ fn follow(
     for (at, sent) in &outcome.caused {
         let Some(cause) = causes(row).nth(*at) else { continue };
         for name in targets(&cause.to.expr.typed.ty) {
-            let (Some(target), Some(number)) = (studies.get(&name), event_number(studies, &name, &cause.event)) else { continue };
+            let (Some(target), Some(number)) = (studies.get(&name), event_number(studies, &name, &cause.event)) else {
+                continue;
+            };
             let event = &target.survey.lifecycle.events[number];
             for (row_number, row) in event.rows.iter().enumerate() {
-                if let Some(given) = spawns::fitted(row, sent, false).map(|fit| fit.given).filter(|_| may_be_caused(row)) {
+                if let Some(given) =
+                    spawns::fitted(row, sent, false).map(|fit| fit.given).filter(|_| may_be_caused(row))
+                {
                     push((name.clone(), number, row_number), given, *at < requires, cause.at);
                 }
             }
@@ -187,9 +201,13 @@ fn endless(edges: &[(Which, Which, bool, Span)], found: &mut Vec<Diagnostic>) {
             let here = depth.get(from).copied().unwrap_or(0) + u32::from(*nests);
             if here > DEPTH {
                 found.push(
-                    Diagnostic::error("endless-spawn", *at, format!("records make or require one another more than {DEPTH} deep"))
-                        .label("comes round to itself, or nests too deep")
-                        .help("break the circle: let a timer or a caller make the next record"),
+                    Diagnostic::error(
+                        "endless-spawn",
+                        *at,
+                        format!("records make or require one another more than {DEPTH} deep"),
+                    )
+                    .label("comes round to itself, or nests too deep")
+                    .help("break the circle: let a timer or a caller make the next record"),
                 );
                 return;
             }

@@ -44,11 +44,17 @@ pub(super) fn check(
     }
     if let Some(check) = row.checks.first().and_then(|at| studied.survey.lifecycle.checks.get(usize::from(*at))) {
         let message = format!("this row waits for an answer to `{}`, which may never come", check.name);
-        report("engine-check", row.at, message, "ask it in a row that somebody calls, and keep the answer in a field".to_owned());
+        report(
+            "engine-check",
+            row.at,
+            message,
+            "ask it in a row that somebody calls, and keep the answer in a field".to_owned(),
+        );
     }
     short(studies, studied.survey.lifecycle, row, &mut report);
     let after = outcome.after.as_deref().unwrap_or_default();
-    let change = Change { lifecycle: studied.survey.lifecycle, row, from, creating: event.kind == EventKind::Create, after };
+    let change =
+        Change { lifecycle: studied.survey.lifecycle, row, from, creating: event.kind == EventKind::Create, after };
     for unique in &change.lifecycle.uniques {
         if change.comes_into(&unique.on, unique.within) && !is_held_by_its_own(studies, &change, unique) {
             let message = format!("another record may have the key `{}` already", unique.name);
@@ -60,14 +66,20 @@ pub(super) fn check(
         let counts = limit.within.is_some() || change.creating;
         if counts && change.comes_into(&limit.on, limit.within) {
             let message = format!("the limit `{}` may be full", limit.name);
-            let help = format!("do not come into what `{}` counts here: come in by a row that somebody calls", limit.name);
+            let help =
+                format!("do not come into what `{}` counts here: come in by a row that somebody calls", limit.name);
             report("engine-limit", row.at, message, help);
         }
     }
 }
 
 /// Accounts that may hold too little.
-fn short(studies: &Studies, lifecycle: &Lifecycle, row: &Row, report: &mut impl FnMut(&'static str, Span, String, String)) {
+fn short(
+    studies: &Studies,
+    lifecycle: &Lifecycle,
+    row: &Row,
+    report: &mut impl FnMut(&'static str, Span, String, String),
+) {
     let outside = |account: &str| {
         studies.values().any(|studied| {
             studied.survey.lifecycle.asset == lifecycle.asset
@@ -75,7 +87,8 @@ fn short(studies: &Studies, lifecycle: &Lifecycle, row: &Row, report: &mut impl 
         })
     };
     for step in &row.moves {
-        let zero = matches!(&step.amount, Amount::Formula(formula) if matches!(formula.expr.kind, Kind::Const(Value::Int(0))));
+        let zero =
+            matches!(&step.amount, Amount::Formula(formula) if matches!(formula.expr.kind, Kind::Const(Value::Int(0))));
         match &step.from {
             _ if zero => {}
             AccountRef::Hold if matches!(step.amount, Amount::Rest) => {}
@@ -153,7 +166,10 @@ fn is_held_by_its_own(studies: &Studies, change: &Change, unique: &Unique) -> bo
     }
     unique.on.contains(&KeyPart::Owner)
         || change.lifecycle.access.contains(&Access::Anyone)
-        || unique.on.iter().any(|part| matches!(part, KeyPart::Field(slot) if is_the_spawner(studies, change.lifecycle, *slot)))
+        || unique
+            .on
+            .iter()
+            .any(|part| matches!(part, KeyPart::Field(slot) if is_the_spawner(studies, change.lifecycle, *slot)))
 }
 
 /// Only spawns make such records, each for its own owner, and each gives itself as this field: so the same value means

@@ -8,10 +8,7 @@ use crate::expr::{Binary, Expr, FaultKind, Function, Kind};
 use crate::model::Type;
 
 pub(super) const fn is_arithmetic(operator: Binary) -> bool {
-    matches!(
-        operator,
-        Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder
-    )
+    matches!(operator, Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder)
 }
 
 impl Judge<'_> {
@@ -49,17 +46,13 @@ impl Judge<'_> {
         }
     }
 
-    fn numbers(
-        &mut self,
-        operator: Binary,
-        (a, b): (i128, i128),
-        (c, d): (i128, i128),
-        expr: &Expr,
-    ) -> (i128, i128) {
+    fn numbers(&mut self, operator: Binary, (a, b): (i128, i128), (c, d): (i128, i128), expr: &Expr) -> (i128, i128) {
         match operator {
             Binary::Add => (a.saturating_add(c), b.saturating_add(d)),
             Binary::Subtract => (a.saturating_sub(d), b.saturating_sub(c)),
-            Binary::Multiply => corners([a.saturating_mul(c), a.saturating_mul(d), b.saturating_mul(c), b.saturating_mul(d)]),
+            Binary::Multiply => {
+                corners([a.saturating_mul(c), a.saturating_mul(d), b.saturating_mul(c), b.saturating_mul(d)])
+            }
             Binary::Divide | Binary::Remainder => {
                 if c <= 0 && d >= 0 {
                     self.note(FaultKind::DivisionByZero, expr.at, "the divisor may be zero".to_owned(), None);
@@ -149,7 +142,12 @@ impl Judge<'_> {
                 for argument in arguments {
                     let known = self.needed(argument, env);
                     if !matches!(argument.kind, Kind::Const(_)) && !matches!(known.shape, Shape::Number(..)) {
-                        self.note(FaultKind::WrongType, expr.at, "this text may not be written as one".to_owned(), None);
+                        self.note(
+                            FaultKind::WrongType,
+                            expr.at,
+                            "this text may not be written as one".to_owned(),
+                            None,
+                        );
                     }
                 }
                 any()
@@ -161,9 +159,13 @@ impl Judge<'_> {
     fn extreme(&mut self, function: Function, arguments: &[Expr], env: &Env) -> Known {
         let known: Vec<Known> = arguments.iter().map(|argument| self.eval(argument, env)).collect();
         let pick = |a: &Shape, b: &Shape| match (a, b) {
-            (Shape::Number(a, b), Shape::Number(c, d)) if function == Function::Max => Shape::Number(*a.max(c), *b.max(d)),
+            (Shape::Number(a, b), Shape::Number(c, d)) if function == Function::Max => {
+                Shape::Number(*a.max(c), *b.max(d))
+            }
             (Shape::Number(a, b), Shape::Number(c, d)) => Shape::Number(*a.min(c), *b.min(d)),
-            (Shape::Double(a, b), Shape::Double(c, d)) if function == Function::Max => Shape::Double(a.max(*c), b.max(*d)),
+            (Shape::Double(a, b), Shape::Double(c, d)) if function == Function::Max => {
+                Shape::Double(a.max(*c), b.max(*d))
+            }
             (Shape::Double(a, b), Shape::Double(c, d)) => Shape::Double(a.min(*c), b.min(*d)),
             (Shape::Never, shape) | (shape, Shape::Never) => shape.clone(),
             _ => Shape::Any,
@@ -191,7 +193,10 @@ impl Judge<'_> {
                 Known::some(Shape::Number(least.div_euclid(1_000_000), most.div_euclid(1_000_000)))
             }
             (shape @ Shape::Number(..), _) => Known::some(shape),
-            #[allow(clippy::cast_possible_truncation, reason = "a cast to i128 saturates, and that is then out of range")]
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "a cast to i128 saturates, and that is then out of range"
+            )]
             (Shape::Double(least, most), _) => self.in_range(least.trunc() as i128, most.trunc() as i128, I64, expr),
             _ => {
                 self.note(FaultKind::Overflow, expr.at, "this may not be an int".to_owned(), None);

@@ -18,7 +18,8 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn new(lifecycle: &Lifecycle) -> Self {
-        let mut counts: Vec<bool> = lifecycle.fields.iter().map(|field| field.ty == Type::Int && !field.constant).collect();
+        let mut counts: Vec<bool> =
+            lifecycle.fields.iter().map(|field| field.ty == Type::Int && !field.constant).collect();
         for (_, row) in rows(lifecycle) {
             for slot in row.inputs.iter().filter_map(|input| input.take) {
                 if let Some(counts) = counts.get_mut(usize::from(slot)) {

@@ -40,14 +40,9 @@ impl Flow {
         let declared: Facts =
             lifecycle.fields.iter().zip(0..).map(|(field, slot)| counters.declared(field, slot)).collect();
         let states = lifecycle.states.len();
-        let mut flow = Self { entry: vec![None; states], rest: vec![None; states], committed: vec![None; states], declared };
-        let mut run = Run {
-            survey,
-            caused,
-            landmarks: landmarks(lifecycle),
-            changes: vec![0; states],
-            steps: 0,
-        };
+        let mut flow =
+            Self { entry: vec![None; states], rest: vec![None; states], committed: vec![None; states], declared };
+        let mut run = Run { survey, caused, landmarks: landmarks(lifecycle), changes: vec![0; states], steps: 0 };
         if !run.settle(&mut flow) {
             for (state, _) in numbered(lifecycle).filter(|(state, _)| survey.reached.contains(*state)) {
                 flow.entry[usize::from(state)] = Some(flow.declared.clone());
@@ -263,8 +258,11 @@ pub(crate) fn start(
 
 /// A new record before its row's `set`: defaults, then what is given.
 fn newborn(lifecycle: &Lifecycle, row: &Row, given: &[Known]) -> Facts {
-    let mut facts: Vec<Known> =
-        lifecycle.fields.iter().map(|field| field.default.as_ref().map_or(Known::only_null(), Known::of_value)).collect();
+    let mut facts: Vec<Known> = lifecycle
+        .fields
+        .iter()
+        .map(|field| field.default.as_ref().map_or(Known::only_null(), Known::of_value))
+        .collect();
     for (input, given) in row.inputs.iter().zip(given) {
         let Some(slot) = input.take else { continue };
         let Some(fact) = facts.get_mut(usize::from(slot)) else { continue };
@@ -359,7 +357,10 @@ fn passed_over(judge: &mut Judge, row: &Row, env: Env) -> Option<Env> {
 }
 
 fn reads_input(expr: &Expr) -> bool {
-    super::walk::any(expr, &|expr| matches!(&expr.kind, Kind::Read(path) if matches!(path.root, crate::expr::Root::Input(_))))
+    super::walk::any(
+        expr,
+        &|expr| matches!(&expr.kind, Kind::Read(path) if matches!(path.root, crate::expr::Root::Input(_))),
+    )
 }
 
 /// The fields once `take` and `set` are applied.
