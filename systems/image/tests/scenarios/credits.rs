@@ -107,7 +107,7 @@ fn retries_are_charged_once() {
     assert_eq!((credits(&stage, "alice"), stage.balance("credit", "revenue")), (95, 5));
 }
 
-/// IMG-13: dead_letter gives back what was reserved, whether at once or after the last retry.
+/// IMG-13: `dead_letter` gives back what was reserved, whether at once or after the last retry.
 #[test]
 fn a_dead_letter_is_refunded() {
     let mut stage = stage();
