@@ -4,6 +4,7 @@
 //! Everything here panics with a message that names the refusal: a panic is how a test fails.
 
 pub mod matrix;
+pub mod random;
 pub mod stage;
 pub mod systems;
 
