@@ -1,5 +1,9 @@
 //! What is wrong with a lifecycle file, and where.
 
+mod render;
+
+pub use render::{Position, render_all, summary};
+
 use std::ops::Range;
 use std::sync::Arc;
 

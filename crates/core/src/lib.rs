@@ -1,6 +1,9 @@
 //! The heart of Onceward: lifecycle files (parsed, checked, compiled, drawn) and [`decide`](decide::decide), the one
 //! function that says what an operation does. Pure: no I/O, no clock, no randomness, no async.
 
+// What a pure crate may not call is named in this crate's clippy.toml; its tests may.
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod bounds;
 pub mod check;
 pub mod compile;

@@ -1,1 +1,12 @@
-//! Under construction.
+//! Lifecycle files as written: TOML read into a tree in which every part knows its place.
+
+pub(crate) mod ast;
+mod declarations;
+mod file;
+pub(crate) mod near;
+mod read;
+mod rows;
+mod words;
+
+pub(crate) use file::parse;
+pub(crate) use words::is_name;

@@ -1,0 +1,55 @@
+//! "Did you mean": the known name that is closest to an unknown one.
+
+/// The candidate that differs least, if it differs little enough to be a slip of the pen.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let allowed = (name.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// A sentence that proposes the nearest name, or else lists what there is.
+pub(crate) fn advice<'a>(name: &str, what: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    if let Some(near) = nearest(name, candidates.clone()) {
+        return format!("did you mean `{near}`?");
+    }
+    let names: Vec<String> = candidates.into_iter().map(|name| format!("`{name}`")).collect();
+    if names.is_empty() { format!("there are no {what}") } else { format!("the {what}: {}", names.join(", ")) }
+}
+
+/// Letters to insert, delete, replace or swap with their neighbour. Names are bounded, so the square is small.
+fn distance(a: &str, b: &str) -> usize {
+    const LONGEST: usize = 100;
+    let a: Vec<char> = a.chars().take(LONGEST).collect();
+    let b: Vec<char> = b.chars().take(LONGEST).collect();
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let differs = usize::from(a[i - 1] != b[j - 1]);
+            let mut best = (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + differs);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_found_and_strangers_are_not() {
+        assert_eq!(nearest("RUNING", ["QUEUED", "RUNNING"]), Some("RUNNING"));
+        assert_eq!(nearest("hwen", ["when", "go"]), Some("when"));
+        assert_eq!(nearest("banana", ["when", "go"]), None);
+        assert_eq!(advice("x", "states", []), "there are no states");
+    }
+}

@@ -1,0 +1,130 @@
+//! `onceward check`: are these lifecycle files sound?
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use onceward_core::diagnostic::{Diagnostic, Files, Severity, Span};
+use serde_json::{Value, json};
+
+use crate::answer::{Color, Outcome, complain, say};
+use crate::files::{self, Reading};
+use crate::shipped;
+
+/// Prove lifecycle files sound, or say where they are not
+///
+/// Files given together may refer to each other; a folder means its *.toml files. Exits with 0 if all are sound, 1 if one is
+/// found wanting, 2 if a file cannot be read.
+#[derive(Args)]
+#[command(after_help = "Example:\n  onceward check systems/image\n  onceward check job.toml asset.toml --json")]
+pub(crate) struct Check {
+    /// Lifecycle files, or folders of them
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+    /// Print the findings as JSON on standard output
+    #[arg(long)]
+    json: bool,
+    /// Colour the messages
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+}
+
+/// What was found, before it is shown.
+struct Findings {
+    lifecycles: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
+    unfit: Vec<String>,
+}
+
+impl Findings {
+    fn of(reading: &Reading) -> Self {
+        let unfit = reading.unfit.clone();
+        match onceward_core::load(&reading.files) {
+            Ok(loaded) => {
+                let names = loaded.definitions.lifecycles.keys().filter(|name| !shipped::is_built_in(name));
+                let lifecycles = names.map(ToString::to_string).collect();
+                Self { lifecycles, diagnostics: loaded.warnings, unfit }
+            }
+            Err(diagnostics) => Self { lifecycles: Vec::new(), diagnostics, unfit },
+        }
+    }
+
+    fn count(&self, severity: Severity) -> usize {
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count()
+    }
+
+    fn is_sound(&self) -> bool {
+        self.unfit.is_empty() && self.count(Severity::Error) == 0
+    }
+}
+
+impl Check {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        let reading = files::read(&self.paths)?;
+        let findings = Findings::of(&reading);
+        if self.json {
+            say(&format!("{:#}\n", as_json(&findings, &reading.files)))?;
+        } else {
+            self.show(&findings, &reading.files)?;
+        }
+        Ok(if findings.is_sound() { Outcome::Done } else { Outcome::Wanting })
+    }
+
+    fn show(&self, findings: &Findings, files: &Files) -> Result<()> {
+        for line in &findings.unfit {
+            complain(&format!("error: {line}\n\n"));
+        }
+        for diagnostic in &findings.diagnostics {
+            complain(&format!("{}\n", diagnostic.render(files, self.color.wanted())));
+        }
+        let warnings = match findings.count(Severity::Warning) {
+            0 => String::new(),
+            count => format!(", with {}", counted(count, "warning", "warnings")),
+        };
+        if findings.is_sound() {
+            let sound = counted(findings.lifecycles.len(), "lifecycle is sound", "lifecycles are sound");
+            return say(&format!("{sound}{warnings}: {}\n", findings.lifecycles.join(", ")));
+        }
+        let errors = counted(findings.count(Severity::Error) + findings.unfit.len(), "error", "errors");
+        complain(&format!("found wanting: {errors}{warnings}\n"));
+        Ok(())
+    }
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn as_json(findings: &Findings, files: &Files) -> Value {
+    let mut diagnostics: Vec<Value> = findings
+        .unfit
+        .iter()
+        .map(|line| json!({ "severity": "error", "code": "unreadable-file", "message": line }))
+        .collect();
+    diagnostics.extend(findings.diagnostics.iter().map(|diagnostic| {
+        let also: Vec<Value> =
+            diagnostic.also.iter().map(|(at, label)| json!({ "at": place(*at, files), "label": label })).collect();
+        json!({
+            "severity": match diagnostic.severity { Severity::Error => "error", Severity::Warning => "warning" },
+            "code": diagnostic.code,
+            "message": diagnostic.message,
+            "at": place(diagnostic.at, files),
+            "label": diagnostic.label,
+            "also": also,
+            "help": diagnostic.help,
+        })
+    }));
+    json!({ "sound": findings.is_sound(), "lifecycles": findings.lifecycles, "diagnostics": diagnostics })
+}
+
+/// Lines and columns count from one; a column is a character, as editors count.
+fn place(at: Span, files: &Files) -> Value {
+    let Some(file) = files.files.get(at.file as usize) else { return Value::Null };
+    let position = |offset: usize| {
+        let before = file.text.get(..offset).unwrap_or(&file.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    };
+    let ((line, column), (end_line, end_column)) = (position(at.range().start), position(at.range().end));
+    json!({ "file": file.name, "line": line, "column": column, "end_line": end_line, "end_column": end_column })
+}

@@ -1,0 +1,59 @@
+//! The gate and the generators. One file a command.
+
+mod deny;
+mod pictures;
+mod prove;
+mod purity;
+mod rules;
+mod shell;
+mod test;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test                 the gate: everything below that is quick enough, and all tests
+  tidy                 file lengths, leftovers, links of the documentation
+  purity               core does no I/O, reads no clock, draws no lots
+  deny                 dependencies: bans, licences, sources
+  rules [--check]      write docs/rules.md; --check: fail if it is stale
+  rules --prove [--rows | --code] [--sample N] [--seed N] [--only ID]
+                       take away each row and each piece of code that cites a rule, and expect a test of it to fail
+  pictures [--check]   write docs/pictures/; --check: fail if one is stale
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<()> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["test"] => test::run(),
+        ["tidy"] => tidy::run(),
+        ["purity"] => purity::run(),
+        ["deny"] => deny::run(),
+        ["rules"] => rules::write(),
+        ["rules", "--check"] => rules::check(),
+        ["rules", "--prove", options @ ..] => prove::run(&prove::Options::parse(options)?),
+        ["pictures"] => pictures::write(),
+        ["pictures", "--check"] => pictures::check(),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => bail!("no such command: {}\n\n{HELP}", other.join(" ")),
+    }
+}

@@ -1,0 +1,53 @@
+//! `docs/pictures/`: every shipped lifecycle, as `onceward draw` draws it.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{shell, tree};
+
+const FOLDER: &str = "docs/pictures";
+
+pub(crate) fn write() -> Result<()> {
+    draw_all(false)
+}
+
+pub(crate) fn check() -> Result<()> {
+    draw_all(true)
+}
+
+fn draw_all(only_check: bool) -> Result<()> {
+    shell::run(shell::command("cargo").current_dir(tree::root()).args(["build", "--quiet", "--package", "onceward"]))?;
+    let onceward = tree::root().join("target/debug/onceward");
+    let mut drawn = BTreeSet::new();
+    for name in lifecycles()? {
+        let svg = shell::output(shell::command(&onceward.to_string_lossy()).args(["draw", "--svg", &name]))
+            .with_context(|| format!("cannot draw {name}"))?;
+        let path = format!("{FOLDER}/{name}.svg");
+        tree::generate(&path, &svg, only_check, "cargo xtask pictures")?;
+        drawn.insert(path);
+    }
+    for path in tree::paths()?.into_iter().filter(|path| path.starts_with(FOLDER) && !drawn.contains(path)) {
+        if only_check {
+            bail!("{path} shows no shipped lifecycle: run `cargo xtask pictures` and commit");
+        }
+        std::fs::remove_file(tree::root().join(path))?;
+    }
+    println!("{} pictures", drawn.len());
+    Ok(())
+}
+
+/// The names of the shipped lifecycles, from the files' first keys.
+fn lifecycles() -> Result<Vec<String>> {
+    let files = tree::sources(|path| {
+        path.starts_with("systems/") && path.split('/').count() == 3 && tree::has_extension(path, "toml")
+    })?;
+    let mut names = Vec::new();
+    for file in files.iter().filter(|file| !file.path.ends_with("/Cargo.toml")) {
+        let table: toml::Table = toml::from_str(&file.text).with_context(|| file.path.clone())?;
+        let name = table.get("lifecycle").and_then(toml::Value::as_str);
+        names.push(name.with_context(|| format!("{} names no lifecycle", file.path))?.to_owned());
+    }
+    names.sort();
+    Ok(names)
+}

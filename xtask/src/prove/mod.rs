@@ -1,0 +1,134 @@
+//! A rule counts as tested only if taking away the row or the code that cites it fails a test that cites it.
+
+mod binaries;
+mod code;
+mod rows;
+mod trial;
+
+use anyhow::{Context, Result, bail};
+
+use crate::rules::id::RuleId;
+use crate::rules::index::Index;
+use crate::{shell, tree};
+
+/// How many edits the gate tries; all of them are `cargo xtask rules --prove --code`.
+const SAMPLE: usize = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    rows: bool,
+    code: bool,
+    sample: Option<usize>,
+    seed: Option<u64>,
+    only: Option<RuleId>,
+}
+
+impl Options {
+    pub(crate) fn all_rows() -> Self {
+        Self { rows: true, code: false, sample: None, seed: None, only: None }
+    }
+
+    pub(crate) fn sample_of_code() -> Self {
+        Self { rows: false, code: true, sample: Some(SAMPLE), seed: None, only: None }
+    }
+
+    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
+        let mut options = Self { rows: true, code: true, sample: None, seed: None, only: None };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("{word} wants a value"));
+            match *word {
+                "--rows" => options.code = false,
+                "--code" => options.rows = false,
+                "--sample" => options.sample = Some(value()?.parse()?),
+                "--seed" => options.seed = Some(value()?.parse()?),
+                "--only" => options.only = Some(RuleId::parse(value()?).context("--only wants a rule id")?),
+                other => bail!("rules --prove knows no {other}"),
+            }
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, id: &RuleId) -> bool {
+        self.only.as_ref().is_none_or(|only| only == id)
+    }
+}
+
+/// What became of one rule when one place that cites it was taken away.
+struct Proof {
+    rule: RuleId,
+    place: String,
+    /// The first test that failed, or why there is none.
+    outcome: Result<String, String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let index = Index::gather()?;
+    let mut proofs = Vec::new();
+    if options.rows {
+        proofs.extend(rows::prove(&index, options)?);
+    }
+    if options.code {
+        proofs.extend(code::prove(&index, options)?);
+    }
+    let unproved: Vec<&Proof> = proofs.iter().filter(|proof| proof.outcome.is_err()).collect();
+    println!("{} taken away, {} noticed, {} not", proofs.len(), proofs.len() - unproved.len(), unproved.len());
+    if !unproved.is_empty() {
+        bail!("rules that no test would miss: see the lines marked NOT above");
+    }
+    Ok(())
+}
+
+fn show(proof: &Proof) {
+    match &proof.outcome {
+        Ok(test) => println!("  {:<7} {:<40} {test}", proof.rule.to_string(), proof.place),
+        Err(reason) => println!("  {:<7} {:<40} NOT: {reason}", proof.rule.to_string(), proof.place),
+    }
+}
+
+/// Some of many, the same ones for the same seed. Without a seed the last commit decides, so that the sample moves on as the
+/// project does and still repeats.
+fn sampled<T>(mut all: Vec<T>, options: &Options) -> Vec<T> {
+    let Some(count) = options.sample.filter(|count| *count < all.len()) else { return all };
+    let seed = options.seed.unwrap_or_else(|| {
+        let head = shell::output(shell::command("git").current_dir(tree::root()).args(["rev-parse", "HEAD"]));
+        head.ok().and_then(|hash| u64::from_str_radix(hash.get(..12)?, 16).ok()).unwrap_or(0)
+    });
+    println!("a sample of {count} of {}, seed {seed}", all.len());
+    let mut state = seed ^ 0x9E37_79B9_7F4A_7C15;
+    for taken in 0..count {
+        // splitmix64: a few good bits are all that a shuffle of this size needs.
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        let rest = all.len() - taken;
+        let step = usize::try_from(mixed % rest as u64).unwrap_or(0);
+        all.swap(taken, taken + step);
+    }
+    all.truncate(count);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_unknown_ones_refused() -> Result<()> {
+        let options = Options::parse(&["--rows", "--sample", "2", "--seed", "7", "--only", "EXE-9"])?;
+        assert!(options.rows && !options.code && options.sample == Some(2) && options.seed == Some(7));
+        assert!(Options::parse(&["--what"]).is_err());
+        assert!(Options::parse(&["--sample"]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_sample_repeats_from_its_seed() -> Result<()> {
+        let options = Options::parse(&["--sample", "3", "--seed", "7"])?;
+        let first = sampled((0..20).collect::<Vec<u32>>(), &options);
+        assert_eq!(first, sampled((0..20).collect(), &options));
+        assert_eq!(first.len(), 3);
+        assert_ne!(first, sampled((0..20).collect(), &Options::parse(&["--sample", "3", "--seed", "8"])?));
+        Ok(())
+    }
+}

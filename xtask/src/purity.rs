@@ -1,0 +1,171 @@
+//! Core decides alone: no I/O, no clock, no randomness, no async. Clippy refuses single functions and types
+//! (`crates/core/clippy.toml`); this refuses whole modules by name, and any dependency that nobody has judged.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::rules::rust_file;
+use crate::{shell, tree};
+
+/// What core may depend on directly. Adding one is a decision: it must bring no I/O, clock or randomness into `decide`.
+const ALLOWED: &[&str] =
+    &["cel", "jiff", "regex", "serde", "serde_json", "sha2", "thiserror", "toml", "unicode-width", "uuid"];
+
+/// What may not come in even through others.
+const BANNED: &[&str] = &[
+    "async-std",
+    "fastrand",
+    "getrandom",
+    "mio",
+    "rand",
+    "rand_core",
+    "reqwest",
+    "rusqlite",
+    "smol",
+    "socket2",
+    "tokio",
+];
+
+/// Paths that core's code may not name.
+const IMPURE: &[&str] = &[
+    "std::env",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::os",
+    "std::process",
+    "std::thread",
+    "SystemTime",
+    "Instant::now",
+    "Timestamp::now",
+    "Zoned::now",
+    "RandomState",
+    "thread_rng",
+    "new_v4",
+    "now_v7",
+    "async fn",
+    "async move",
+    ".await",
+];
+
+pub(crate) fn run() -> Result<()> {
+    let metadata = shell::output(shell::command("cargo").current_dir(tree::root()).args([
+        "metadata",
+        "--format-version=1",
+        "--locked",
+    ]))?;
+    let mut wrong = wrong_dependencies(&serde_json::from_str(&metadata)?)?;
+    for source in tree::sources(|path| path.starts_with("crates/core/src/") && tree::has_extension(path, "rs"))? {
+        wrong.extend(impure_lines(&source.path, &source.text));
+    }
+    let lib = std::fs::read_to_string(tree::root().join("crates/core/src/lib.rs"))?;
+    if !lib.contains("deny(clippy::disallowed_methods, clippy::disallowed_types)") {
+        wrong.push("crates/core/src/lib.rs no longer denies what crates/core/clippy.toml names".into());
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    bail!("core is not pure:\n  {}", wrong.join("\n  "))
+}
+
+/// Direct dependencies outside the list, and banned ones anywhere below core.
+fn wrong_dependencies(metadata: &Value) -> Result<Vec<String>> {
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    let name_of = |id: &Value| packages.iter().find(|package| package["id"] == *id).and_then(|p| p["name"].as_str());
+    let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata has no graph")?;
+    let normal = |id: &Value| -> Vec<Value> {
+        let node = nodes.iter().find(|node| node["id"] == *id);
+        let dependencies = node.and_then(|node| node["deps"].as_array()).cloned().unwrap_or_default();
+        dependencies
+            .into_iter()
+            .filter(|dependency| {
+                dependency["dep_kinds"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))
+            })
+            .map(|dependency| dependency["pkg"].clone())
+            .collect()
+    };
+    let core = packages
+        .iter()
+        .find(|package| package["name"] == "onceward-core")
+        .context("there is no package onceward-core")?;
+    let mut wrong = Vec::new();
+    for id in normal(&core["id"]) {
+        let name = name_of(&id).unwrap_or("?");
+        if !ALLOWED.contains(&name) {
+            wrong.push(format!("onceward-core depends on {name}, which is not in the list of xtask/src/purity.rs"));
+        }
+    }
+    let (mut seen, mut open) = (vec![core["id"].clone()], vec![core["id"].clone()]);
+    while let Some(id) = open.pop() {
+        for below in normal(&id) {
+            if seen.contains(&below) {
+                continue;
+            }
+            let name = name_of(&below).unwrap_or("?");
+            if BANNED.contains(&name) {
+                wrong.push(format!("{name} comes into onceward-core through {}", name_of(&id).unwrap_or("?")));
+            }
+            seen.push(below.clone());
+            open.push(below);
+        }
+    }
+    Ok(wrong)
+}
+
+/// Lines outside tests that name something impure. Grouped imports are split, so `std::{fs, fmt}` is found too.
+fn impure_lines(path: &str, text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for line in rust_file::code_outside_tests(path, text) {
+        let grouped = line.code.trim_start().strip_prefix("use std::{").map(|rest| {
+            rest.split([',', '{', '}', ';']).map(|name| format!("std::{}", name.trim())).collect::<Vec<_>>()
+        });
+        let named = |impure: &str| {
+            line.code.contains(impure)
+                || grouped
+                    .iter()
+                    .flatten()
+                    .any(|name| name == impure || name.strip_prefix(impure).is_some_and(|rest| rest.starts_with("::")))
+        };
+        for impure in IMPURE.iter().filter(|impure| named(impure)) {
+            wrong.push(format!("{path}:{} names {impure}", line.number));
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impure_code_is_found_and_tests_may_do_as_they_like() {
+        let text = "use std::{fs, fmt};\n// SystemTime is fine in a comment\nfn f() { std::thread::sleep(d) }\n\n\
+                    #[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
+        let wrong = impure_lines("crates/core/src/x.rs", text);
+        assert_eq!(wrong.len(), 2, "{wrong:?}");
+        assert!(wrong[0].contains("x.rs:1 names std::fs"), "{wrong:?}");
+        assert!(wrong[1].contains("x.rs:3 names std::thread"), "{wrong:?}");
+    }
+
+    #[test]
+    fn an_unjudged_dependency_is_found_directly_and_a_banned_one_anywhere() -> Result<()> {
+        let normal = serde_json::json!([{ "kind": null }]);
+        let metadata = serde_json::json!({
+            "packages": [
+                { "id": "a", "name": "onceward-core" }, { "id": "b", "name": "serde" },
+                { "id": "c", "name": "tokio" }, { "id": "d", "name": "chrono" }, { "id": "e", "name": "proptest" },
+            ],
+            "resolve": { "nodes": [
+                { "id": "a", "deps": [
+                    { "pkg": "b", "dep_kinds": normal }, { "pkg": "d", "dep_kinds": normal },
+                    { "pkg": "e", "dep_kinds": [{ "kind": "dev" }] },
+                ] },
+                { "id": "b", "deps": [{ "pkg": "c", "dep_kinds": normal }] },
+            ] },
+        });
+        let wrong = wrong_dependencies(&metadata)?;
+        assert_eq!(wrong.len(), 2, "{wrong:?}");
+        assert!(wrong[0].contains("chrono") && wrong[1].contains("tokio comes into onceward-core through serde"));
+        Ok(())
+    }
+}

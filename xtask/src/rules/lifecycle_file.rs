@@ -1,0 +1,125 @@
+//! Where lifecycle files cite rules.
+
+use anyhow::{Context, Result, bail};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::id::{self, RuleId};
+use crate::tree::Source;
+
+/// A row or entry that carries `rule`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) path: String,
+    /// Of the `[[on.x]]` or `[work]` header, or of the entry itself.
+    pub(crate) line: usize,
+    /// `on.fail`, `states.FAILED`, `work`.
+    pub(crate) what: String,
+    pub(crate) rules: Vec<RuleId>,
+}
+
+pub(crate) fn entries(source: &Source) -> Result<Vec<Entry>> {
+    let parsed = DeTable::parse(&source.text).with_context(|| format!("{} is not TOML", source.path))?;
+    let mut entries = Vec::new();
+    for (name, value) in parsed.get_ref() {
+        let DeValue::Table(table) = value.get_ref() else { continue };
+        if *name.get_ref() == "on" {
+            for (event, rows) in table {
+                let DeValue::Array(rows) = rows.get_ref() else { continue };
+                for row in rows {
+                    cite(source, &format!("on.{}", event.get_ref()), row.span().start, row, &mut entries)?;
+                }
+            }
+            continue;
+        }
+        cite(source, name.get_ref(), name.span().start, value, &mut entries)?;
+        for (entry, value) in table {
+            cite(source, &format!("{}.{}", name.get_ref(), entry.get_ref()), entry.span().start, value, &mut entries)?;
+        }
+    }
+    entries.sort_by_key(|entry| entry.line);
+    Ok(entries)
+}
+
+fn cite(
+    source: &Source,
+    what: &str,
+    start: usize,
+    value: &Spanned<DeValue<'_>>,
+    entries: &mut Vec<Entry>,
+) -> Result<()> {
+    let DeValue::Table(table) = value.get_ref() else { return Ok(()) };
+    let Some((_, rule)) = table.iter().find(|(key, _)| *key.get_ref() == "rule") else { return Ok(()) };
+    let line = source.text.get(..start).unwrap_or_default().matches('\n').count() + 1;
+    let rules = rule.get_ref().as_str().map(id::all_in).unwrap_or_default();
+    if rules.is_empty() {
+        bail!("{}:{line}: `rule` names no rule", source.path);
+    }
+    entries.push(Entry { path: source.path.clone(), line, what: what.into(), rules });
+    Ok(())
+}
+
+/// The file without that row or entry.
+pub(crate) fn without(text: &str, entry: &Entry) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let first = entry.line.saturating_sub(1).min(lines.len());
+    let is_table = lines.get(first).is_some_and(|line| line.starts_with('['));
+    let mut last = first + 1;
+    if is_table {
+        while lines.get(last).is_some_and(|line| !line.starts_with('[')) {
+            last += 1;
+        }
+    }
+    lines[..first].iter().chain(&lines[last.min(lines.len())..]).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+lifecycle = \"a.b\"
+
+[states]
+A = { final = true, rule = \"EXE-10\" }
+B = {}
+
+[work]
+lease = \"1s\"
+rule = \"EXE-5\"
+
+[[on.fail]]
+go = \"B -> A\"
+rule = \"EXE-10 EXE-11\"
+
+[[on.fail]]
+go = \"B\"
+set = { x = [
+  1,
+] }
+rule = \"EXE-7\"
+";
+
+    fn found() -> Result<Vec<Entry>> {
+        entries(&Source { path: "systems/a/b.toml".into(), text: TEXT.into() })
+    }
+
+    #[test]
+    fn citations_carry_the_line_of_their_header_or_entry() -> Result<()> {
+        let found = found()?;
+        let places: Vec<(usize, &str)> = found.iter().map(|entry| (entry.line, entry.what.as_str())).collect();
+        assert_eq!(places, [(4, "states.A"), (7, "work"), (11, "on.fail"), (15, "on.fail")]);
+        assert_eq!(found[2].rules.len(), 2);
+        Ok(())
+    }
+
+    #[test]
+    fn taking_away_drops_the_whole_block_and_nothing_else() -> Result<()> {
+        let found = found()?;
+        let without_row = without(TEXT, &found[2]);
+        assert!(!without_row.contains("EXE-11") && without_row.contains("EXE-7") && without_row.contains("EXE-5"));
+        let without_state = without(TEXT, &found[0]);
+        assert_eq!(without_state.lines().count(), TEXT.lines().count() - 1);
+        Ok(())
+    }
+}

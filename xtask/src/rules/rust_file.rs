@@ -1,0 +1,148 @@
+//! What a Rust file cites, read line by line. It relies on rustfmt: a module closes with a brace at its own indentation.
+
+use super::id::{self, RuleId};
+
+/// A line of code, without its comment.
+pub(crate) struct Line<'a> {
+    pub(crate) number: usize,
+    pub(crate) code: &'a str,
+    pub(crate) comment: &'a str,
+}
+
+/// A test function and the rules that its documentation names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Test {
+    pub(crate) path: String,
+    pub(crate) line: usize,
+    pub(crate) name: String,
+    pub(crate) rules: Vec<RuleId>,
+}
+
+/// Whether the whole file is tests: it stands in a `tests` folder or is a module named so.
+pub(crate) fn is_test_file(path: &str) -> bool {
+    path.split('/').any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
+}
+
+/// The lines that are not in a `#[cfg(test)]` module.
+pub(crate) fn code_outside_tests<'a>(path: &str, text: &'a str) -> Vec<Line<'a>> {
+    if is_test_file(path) {
+        return Vec::new();
+    }
+    let mut lines = Vec::new();
+    let mut closing: Option<String> = None;
+    let mut test_item_follows = false;
+    for (number, line) in text.lines().enumerate() {
+        if let Some(brace) = &closing {
+            if line == brace {
+                closing = None;
+            }
+            continue;
+        }
+        let indent = &line[..line.len() - line.trim_start().len()];
+        if line.trim() == "#[cfg(test)]" {
+            test_item_follows = true;
+            continue;
+        }
+        if test_item_follows {
+            if line.trim_start().starts_with("#[") {
+                continue;
+            }
+            test_item_follows = false;
+            if line.trim_end().ends_with('{') {
+                closing = Some(format!("{indent}}}"));
+            }
+            continue;
+        }
+        let (code, comment) = split_comment(line);
+        lines.push(Line { number: number + 1, code, comment });
+    }
+    lines
+}
+
+/// At the first `//` that is not inside a string. (`://` in a URL does not count.)
+fn split_comment(line: &str) -> (&str, &str) {
+    let mut in_string = false;
+    let mut previous = ' ';
+    for (at, c) in line.char_indices() {
+        if c == '"' && previous != '\\' && previous != '\'' {
+            in_string = !in_string;
+        }
+        if !in_string && c == '/' && line[at + 1..].starts_with('/') {
+            return line.split_at(at);
+        }
+        previous = c;
+    }
+    (line, "")
+}
+
+/// Comments outside tests that name rules.
+pub(crate) fn citations(path: &str, text: &str) -> Vec<(usize, Vec<RuleId>)> {
+    code_outside_tests(path, text)
+        .iter()
+        .map(|line| (line.number, id::all_in(line.comment)))
+        .filter(|(_, rules)| !rules.is_empty())
+        .collect()
+}
+
+/// The test functions, with the rules named in the comment above each.
+pub(crate) fn tests(path: &str, text: &str) -> Vec<Test> {
+    let mut tests = Vec::new();
+    let (mut rules, mut is_test) = (Vec::new(), false);
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(comment) = line.strip_prefix("//") {
+            rules.extend(id::all_in(comment));
+        } else if line.starts_with("#[") {
+            is_test |= line == "#[test]";
+        } else {
+            let name =
+                line.trim_start_matches("pub ").strip_prefix("fn ").and_then(|rest| rest.split(['(', '<']).next());
+            if let (true, Some(name)) = (is_test, name) {
+                let rules = std::mem::take(&mut rules);
+                tests.push(Test { path: path.into(), line: number + 1, name: name.into(), rules });
+            }
+            rules.clear();
+            is_test = false;
+        }
+    }
+    tests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+// EXE-8: the token guards it.
+fn guard() -> &'static str { \"http://x // DOC-1\" } // EXE-9
+
+#[cfg(test)]
+mod tests {
+    // EXE-10 is not a citation here.
+    /// EXE-8, EXE-9: refused.
+    #[test]
+    fn refuses() {}
+
+    #[test]
+    fn cites_nothing() {}
+}
+
+// INV-1
+";
+
+    #[test]
+    fn comments_outside_tests_cite() {
+        let found = citations("crates/core/src/x.rs", TEXT);
+        let found: Vec<String> = found.iter().map(|(line, rules)| format!("{line} {}", rules[0])).collect();
+        assert_eq!(found, ["1 EXE-8", "2 EXE-9", "15 INV-1"]);
+        assert!(citations("crates/core/tests/x.rs", TEXT).is_empty());
+    }
+
+    #[test]
+    fn tests_carry_the_rules_above_them() {
+        let found = super::tests("crates/core/src/x.rs", TEXT);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[0].name.as_str(), found[0].rules.len()), ("refuses", 3));
+        assert!(found[1].rules.is_empty());
+    }
+}

@@ -1,0 +1,72 @@
+//! `xtask/take_away.toml`: for each rule that lives in code, a small edit that takes it away.
+
+use anyhow::{Context, Result, bail};
+
+use super::id::{self, RuleId};
+use crate::tree;
+
+const FILE: &str = "xtask/take_away.toml";
+
+/// One edit: in `file`, the text `find` (which stands there once) becomes `replace`.
+#[derive(Clone, Debug)]
+pub(crate) struct Edit {
+    pub(crate) rules: Vec<RuleId>,
+    pub(crate) file: String,
+    pub(crate) find: String,
+    pub(crate) replace: String,
+}
+
+pub(crate) fn edits() -> Result<Vec<Edit>> {
+    let text = std::fs::read_to_string(tree::root().join(FILE)).with_context(|| format!("cannot read {FILE}"))?;
+    parse(&text).context(FILE)
+}
+
+fn parse(text: &str) -> Result<Vec<Edit>> {
+    let table: toml::Table = toml::from_str(text)?;
+    let Some(list) = table.get("edit") else { return Ok(Vec::new()) };
+    let list = list.as_array().context("`edit` is a list: [[edit]]")?;
+    list.iter()
+        .map(|entry| {
+            let word = |key: &str| {
+                let found = entry.get(key).and_then(toml::Value::as_str);
+                found.map(str::to_owned).with_context(|| format!("an edit lacks the text `{key}`"))
+            };
+            let rules = entry.get("rule").and_then(toml::Value::as_array).context("an edit lacks the list `rule`")?;
+            let rules: Vec<RuleId> = rules.iter().filter_map(toml::Value::as_str).flat_map(id::all_in).collect();
+            if rules.is_empty() {
+                bail!("an edit names no rule");
+            }
+            Ok(Edit { rules, file: word("file")?, find: word("find")?, replace: word("replace")? })
+        })
+        .collect()
+}
+
+impl Edit {
+    /// The file's text with the edit made.
+    pub(crate) fn apply(&self, text: &str) -> Result<String> {
+        match text.matches(&self.find).count() {
+            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
+            count => bail!("{}: the text to find for {} stands there {count} times", self.file, self.names()),
+        }
+    }
+
+    pub(crate) fn names(&self) -> String {
+        self.rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_applies_only_where_its_text_stands_once() -> Result<()> {
+        let edits =
+            parse("[[edit]]\nrule = [\"EXE-9\"]\nfile = \"a.rs\"\nfind = \"now > end\"\nreplace = \"false\"\n")?;
+        assert_eq!(edits[0].apply("if now > end {}")?, "if false {}");
+        assert!(edits[0].apply("if now >= end {}").is_err());
+        assert!(edits[0].apply("now > end; now > end").is_err());
+        assert!(parse("[[edit]]\nrule = []\nfile = \"a\"\nfind = \"b\"\nreplace = \"\"\n").is_err());
+        Ok(())
+    }
+}

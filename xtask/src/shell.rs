@@ -1,0 +1,58 @@
+//! Running other programs.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// `cargo` as it called us, so that the toolchain stays the same; anything else from the path.
+pub(crate) fn command(program: &str) -> Command {
+    if program == "cargo" {
+        return Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    }
+    Command::new(program)
+}
+
+fn shown(command: &Command) -> String {
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(OsStr::to_string_lossy)
+        .map(|word| word.rsplit('/').next().filter(|_| word.ends_with("cargo")).unwrap_or(&word).to_owned())
+        .collect();
+    words.join(" ")
+}
+
+/// Runs it with our own input and output; an exit other than 0 is an error.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {}", shown(command)))?;
+    if !status.success() {
+        bail!("`{}` failed ({status})", shown(command));
+    }
+    Ok(())
+}
+
+/// What it prints on standard output; its errors go where ours go.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let result = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot run {}", shown(command)))?;
+    if !result.status.success() {
+        bail!("`{}` failed ({})", shown(command), result.status);
+    }
+    String::from_utf8(result.stdout).with_context(|| format!("`{}` did not print UTF-8", shown(command)))
+}
+
+/// Hands over each line of standard output as it comes; answers whether the program succeeded.
+pub(crate) fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<bool> {
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {}", shown(command)))?;
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines() {
+            each(&line?);
+        }
+    }
+    Ok(child.wait()?.success())
+}
+
+/// Whether a program can be started at all.
+pub(crate) fn is_there(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
