@@ -1,0 +1,32 @@
+//! What tests stand on: a [`Stage`] that plays operations through `decide` in memory under a manual clock and watches
+//! the invariants after every one, a loader for the shipped systems, and the [`matrix`] of every state, event and caller.
+//!
+//! Everything here panics with a message that names the refusal: a panic is how a test fails.
+
+pub mod matrix;
+pub mod stage;
+pub mod systems;
+
+pub use stage::{Attempt, Lease, Outcome, Stage};
+
+use onceward_core::record::Actor;
+
+/// Somebody who makes records of their own: a producer key.
+pub fn user(name: &str) -> Actor {
+    Actor::new(name, &["producer"])
+}
+
+/// Somebody with these roles besides.
+pub fn user_with(name: &str, roles: &[&str]) -> Actor {
+    let mut all = vec!["producer"];
+    all.extend(roles);
+    Actor::new(name, &all)
+}
+
+pub fn operator(name: &str) -> Actor {
+    Actor::new(name, &["operator"])
+}
+
+pub fn worker(name: &str) -> Actor {
+    Actor::new(name, &["worker"])
+}

@@ -1,0 +1,69 @@
+//! Who and what a matrix is played with.
+
+use onceward_core::record::Actor;
+use onceward_core::value::RecordId;
+use serde_json::{Map, Value as Json};
+
+use crate::Lease;
+
+/// A kind of caller, by one who is of that kind.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub name: &'static str,
+    pub actor: Actor,
+}
+
+/// The record that a scene is about, with the lease on it where there is one.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    pub record: RecordId,
+    pub lease: Option<Lease>,
+}
+
+impl From<RecordId> for Cast {
+    fn from(record: RecordId) -> Self {
+        Self { record, lease: None }
+    }
+}
+
+impl From<Lease> for Cast {
+    fn from(lease: Lease) -> Self {
+        Self { record: lease.record, lease: Some(lease) }
+    }
+}
+
+/// One thing to try in every state.
+#[derive(Clone, Debug)]
+pub enum Trial {
+    /// An event called by name, with its input; tried for every caller, and as another record's require.
+    Fire { event: String, input: Map<String, Json> },
+    Lease,
+    /// With `finish`, both in one call.
+    Commit { result: Json, finish: bool },
+    Finish,
+    Fail { code: String },
+    Yield,
+    Lost,
+    /// Wait for whatever is due first: a timer, or the end of the lease.
+    Wait,
+}
+
+impl Trial {
+    pub fn name(&self) -> String {
+        match self {
+            Self::Fire { event, input } if input.is_empty() => event.clone(),
+            Self::Fire { event, input } => {
+                let given: Vec<_> = input.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                format!("{event} {}", given.join(" "))
+            }
+            Self::Lease => "lease".to_owned(),
+            Self::Commit { finish: true, .. } => "commit and finish".to_owned(),
+            Self::Commit { finish: false, .. } => "commit".to_owned(),
+            Self::Finish => "finish".to_owned(),
+            Self::Fail { code } => format!("fail {code}"),
+            Self::Yield => "yield".to_owned(),
+            Self::Lost => "lost".to_owned(),
+            Self::Wait => "time".to_owned(),
+        }
+    }
+}

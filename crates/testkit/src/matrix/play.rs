@@ -1,0 +1,296 @@
+//! Playing every trial in every scene for every caller.
+
+use std::fmt::Write as _;
+
+use onceward_core::decide::{Call, Decision, ErrorReport};
+use onceward_core::model::EventKind;
+use onceward_core::record::{Actor, Token};
+use onceward_core::value::RecordId;
+use serde_json::{Map, Value as Json};
+
+use super::cast::{Caller, Cast, Trial};
+use super::puppet::{PUPPET, PUPPETEER, puppet};
+use crate::{Stage, operator, systems, user, worker};
+
+/// The scene before a record is there.
+const NOTHING: &str = "nothing";
+
+/// What one caller's trial came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cell {
+    /// The record is now in this state, and was changed (perhaps only where it stands).
+    Moves(String),
+    /// Already so.
+    Same,
+    Refused(String),
+    /// There is nothing to try: nobody holds a lease, nothing is due.
+    None,
+}
+
+pub(super) struct Line {
+    pub(super) scene: String,
+    pub(super) trial: String,
+    pub(super) cells: Vec<(String, Cell)>,
+}
+
+struct Scene {
+    name: String,
+    stage: Stage,
+    cast: Cast,
+}
+
+pub struct Matrix {
+    pub(super) system: String,
+    pub(super) lifecycle: String,
+    stage: Stage,
+    callers: Vec<Caller>,
+    scenes: Vec<Scene>,
+    trials: Vec<Trial>,
+    create: Map<String, Json>,
+    payload: Option<Vec<u8>>,
+}
+
+impl Matrix {
+    /// The matrix of a shipped lifecycle. Alice owns its records. `spawned` is what another record gives when it makes
+    /// one: names and expressions.
+    pub fn new(system: &str, lifecycle: &str, spawned: &[(&str, &str)], dress: impl FnOnce(Stage) -> Stage) -> Self {
+        let events: Vec<String> = systems::load(system)
+            .get(lifecycle)
+            .unwrap_or_else(|| panic!("{system} has no {lifecycle}"))
+            .events
+            .iter()
+            .filter(|event| event.kind == EventKind::Called)
+            .map(|event| event.name.to_string())
+            .collect();
+        let text = puppet(lifecycle, &events, spawned);
+        let stage = dress(Stage::new(systems::load_with(system, &[("puppet.toml", &text)])));
+        let callers = vec![
+            Caller { name: "owner", actor: user("alice") },
+            Caller { name: "operator", actor: operator("olga") },
+            Caller { name: "stranger", actor: user("mallory") },
+            Caller { name: "viewer", actor: Actor::new("alice", &["viewer"]) },
+            Caller { name: "worker", actor: worker("w1") },
+        ];
+        let trials = events.into_iter().map(|event| Trial::Fire { event, input: Map::new() }).collect();
+        Self {
+            system: system.to_owned(),
+            lifecycle: lifecycle.to_owned(),
+            stage,
+            callers,
+            scenes: Vec::new(),
+            trials,
+            create: Map::new(),
+            payload: None,
+        }
+    }
+
+    /// A further kind of caller, one that the lifecycle's `[who]` names.
+    pub fn caller(mut self, name: &'static str, actor: Actor) -> Self {
+        self.callers.push(Caller { name, actor });
+        self
+    }
+
+    pub fn owner_is(mut self, actor: Actor) -> Self {
+        self.callers[0].actor = actor;
+        self
+    }
+
+    /// What a caller gives to make one.
+    pub fn given(mut self, fields: Map<String, Json>, payload: Option<&[u8]>) -> Self {
+        self.create = fields;
+        self.payload = payload.map(<[u8]>::to_vec);
+        self
+    }
+
+    pub fn trial(mut self, trial: Trial) -> Self {
+        self.trials.push(trial);
+        self
+    }
+
+    /// The trials of a lifecycle that workers work on.
+    pub fn works(mut self, result: &Json, codes: &[&str]) -> Self {
+        self.trials.push(Trial::Lease);
+        self.trials.push(Trial::Commit { result: result.clone(), finish: false });
+        self.trials.push(Trial::Commit { result: result.clone(), finish: true });
+        self.trials.push(Trial::Finish);
+        self.trials.extend(codes.iter().map(|code| Trial::Fail { code: (*code).to_owned() }));
+        self.trials.extend([Trial::Yield, Trial::Lost]);
+        self
+    }
+
+    /// A record in a state, brought there by real operations. The name is the state, or `STATE: what is special`.
+    pub fn scene<C: Into<Cast>>(mut self, name: &str, build: impl FnOnce(&mut Stage) -> C) -> Self {
+        let mut stage = self.stage.clone();
+        let cast = build(&mut stage).into();
+        let state = name.split(':').next().unwrap_or(name);
+        assert_eq!(stage.state(cast.record), state, "the scene {name:?} does not lead there");
+        self.scenes.push(Scene { name: name.to_owned(), stage, cast });
+        self
+    }
+
+    pub(super) fn lines(&self) -> Vec<Line> {
+        for state in &self.stage.definition(&self.lifecycle).states {
+            let shown = self.scenes.iter().any(|scene| scene.name.split(':').next() == Some(&state.name));
+            assert!(shown || state.reserved, "no scene shows {}", state.name);
+        }
+        let mut lines = vec![self.creation()];
+        for scene in &self.scenes {
+            for trial in self.trials.iter().chain([&Trial::Wait]) {
+                let cells = self.cells(scene, trial);
+                lines.push(Line { scene: scene.name.clone(), trial: trial.name(), cells });
+            }
+        }
+        lines
+    }
+
+    fn creation(&self) -> Line {
+        let mut cells = Vec::new();
+        for caller in &self.callers {
+            let mut stage = self.stage.clone();
+            let mut attempt = stage.create(&self.lifecycle, &caller.actor).with_all(Json::Object(self.create.clone()));
+            if let Some(bytes) = &self.payload {
+                attempt = attempt.payload(bytes);
+            }
+            let outcome = attempt.outcome();
+            cells.push((caller.name.to_owned(), cell_of(&outcome.decision, &stage, None)));
+        }
+        // A real record to point to, where the new one must point at something.
+        let (mut stage, target) = match self.scenes.first() {
+            Some(scene) => (scene.stage.clone(), Some(scene.cast.record)),
+            None => (self.stage.clone(), None),
+        };
+        let puppet = self.puppet(&mut stage, target);
+        let outcome = stage.fire(puppet, "make_one", &user(PUPPETEER)).outcome();
+        let cell = match cell_of(&outcome.decision, &stage, None) {
+            Cell::Moves(_) => Cell::Moves(made(&outcome.decision, &self.lifecycle)),
+            other => other,
+        };
+        cells.push(("record".to_owned(), cell));
+        Line { scene: NOTHING.to_owned(), trial: "create".to_owned(), cells }
+    }
+
+    fn puppet(&self, stage: &mut Stage, target: Option<RecordId>) -> RecordId {
+        let attempt = stage.create(PUPPET, &operator("olga")).owner(PUPPETEER);
+        match target {
+            Some(target) => attempt.with("target", target.to_string()).ok(),
+            None => attempt.ok(),
+        }
+    }
+
+    fn cells(&self, scene: &Scene, trial: &Trial) -> Vec<(String, Cell)> {
+        let record = scene.cast.record;
+        let own = scene.cast.lease.as_ref().map_or(Token(0), |lease| lease.token);
+        let play = |actor: &Actor, call: Call| {
+            let mut stage = scene.stage.clone();
+            let outcome = stage.attempt(actor, call).outcome();
+            cell_of(&outcome.decision, &stage, Some(record))
+        };
+        // What carries a token is tried with the right one and with another.
+        let worked = |call: &dyn Fn(Token) -> Call| {
+            let by = worker("w1");
+            vec![
+                ("worker".to_owned(), play(&by, call(own))),
+                ("other token".to_owned(), play(&by, call(Token(own.0 + 1)))),
+            ]
+        };
+        match trial {
+            Trial::Fire { event, input } => {
+                let mut cells: Vec<_> = self
+                    .callers
+                    .iter()
+                    .map(|caller| {
+                        let token = scene.cast.lease.as_ref().filter(|_| caller.name == "worker").map(|lease| lease.token);
+                        let (event, input) = (event.as_str().into(), input.clone());
+                        let call = Call::Fire { record, event, input, token, if_version: None };
+                        (caller.name.to_owned(), play(&caller.actor, call))
+                    })
+                    .collect();
+                if input.is_empty() {
+                    let mut stage = scene.stage.clone();
+                    let puppet = self.puppet(&mut stage, Some(record));
+                    let outcome = stage.fire(puppet, &format!("send_{event}"), &user(PUPPETEER)).outcome();
+                    cells.push(("record".to_owned(), cell_of(&outcome.decision, &stage, Some(record))));
+                }
+                cells
+            }
+            Trial::Lease => {
+                let call = Call::Lease { record, worker: "w1".into(), lease: None, start: false };
+                vec![("worker".to_owned(), play(&worker("w1"), call))]
+            }
+            Trial::Commit { result, finish } => {
+                worked(&|token| Call::Commit { record, token, result: result.clone(), finish: *finish })
+            }
+            Trial::Finish => worked(&|token| Call::Finish { record, token }),
+            Trial::Fail { code } => worked(&|token| {
+                let (code, message) = (code.as_str().into(), "it failed".into());
+                Call::Fail { record, token, error: ErrorReport { code, message, retryable: None, retry_after: None } }
+            }),
+            Trial::Yield => worked(&|token| Call::Yield { record, token }),
+            Trial::Lost => vec![("engine".to_owned(), play(&Actor::engine(), Call::Lost { record, token: own }))],
+            Trial::Wait => vec![("engine".to_owned(), wait(scene))],
+        }
+    }
+}
+
+/// Until the record's own next timer or lease end, and what the engine then does.
+fn wait(scene: &Scene) -> Cell {
+    let mut stage = scene.stage.clone();
+    let record = stage.record(scene.cast.record);
+    let lease = record.live_execution().map(|execution| execution.expires_at);
+    let timer = record.timers.iter().map(|timer| timer.due).min().filter(|_| !record.awaits_finish());
+    let Some(due) = lease.into_iter().chain(timer).min() else { return Cell::None };
+    if let Some(length) = due.since(stage.now()) {
+        stage.doze_for(length.max(onceward_core::time::Duration::ZERO));
+    }
+    let outcome = stage.attempt(&Actor::engine(), Call::Due { record: record.id }).outcome();
+    cell_of(&outcome.decision, &stage, Some(record.id))
+}
+
+fn cell_of(decision: &Decision, stage: &Stage, about: Option<RecordId>) -> Cell {
+    match decision {
+        Decision::Changes(changes) => Cell::Moves(stage.state(about.unwrap_or(changes.subject))),
+        Decision::NoOp(_) => Cell::Same,
+        Decision::Refusal(refusal) => Cell::Refused(format!("{} {}", refusal.status, refusal.code)),
+        other => panic!("no answer: {other:?}"),
+    }
+}
+
+/// The state of the one that the puppet made.
+fn made(decision: &Decision, lifecycle: &str) -> String {
+    let Decision::Changes(changes) = decision else { return String::new() };
+    let new = changes.records.iter().find(|change| change.before.is_none() && *change.after.lifecycle.name == *lifecycle);
+    new.map_or_else(|| "nothing".to_owned(), |change| change.after.state_name().to_string())
+}
+
+/// The matrix as the text that is reviewed: callers to whom the same happens stand together.
+pub(super) fn text(lifecycle: &str, lines: &[Line]) -> String {
+    let mut text = format!(
+        "{lifecycle}: what every event does in every state, for every caller.\n\
+         `-> S` moves to S, `stays` changes it where it is, `same` changes nothing, a number is a refusal.\n"
+    );
+    let mut scene = "";
+    for line in lines {
+        if line.scene != scene {
+            scene = &line.scene;
+            let _ = write!(text, "\n{scene}\n");
+        }
+        let state = scene.split(':').next().unwrap_or(scene);
+        let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+        for (caller, cell) in &line.cells {
+            let told = match cell {
+                Cell::Moves(to) if to == state => "stays".to_owned(),
+                Cell::Moves(to) => format!("-> {to}"),
+                Cell::Same => "same".to_owned(),
+                Cell::Refused(code) => code.clone(),
+                Cell::None => "nothing is due".to_owned(),
+            };
+            match groups.iter_mut().find(|(other, _)| *other == told) {
+                Some((_, callers)) => callers.push(caller),
+                None => groups.push((told, vec![caller])),
+            }
+        }
+        let cells: Vec<_> = groups.iter().map(|(told, callers)| format!("{}: {told}", callers.join(", "))).collect();
+        let _ = writeln!(text, "  {:<24} {}", line.trial, cells.join(" | "));
+    }
+    text
+}

@@ -1,0 +1,143 @@
+//! Looking at the stage: what records, accounts, executions and the log say now.
+
+use std::sync::Arc;
+
+use onceward_core::decide::{Account, Decision, Effect, LinkKey};
+use onceward_core::record::{Execution, ExecutionStatus, Record};
+use onceward_core::time::{Duration, Time};
+use onceward_core::value::{RecordId, Value};
+use serde_json::Value as Json;
+
+use super::attempt::Lease;
+use super::world::Stage;
+
+impl Stage {
+    #[track_caller]
+    pub fn record(&self, id: RecordId) -> Arc<Record> {
+        Arc::clone(self.world.record(id).unwrap_or_else(|| panic!("there is no record {id}")))
+    }
+
+    #[track_caller]
+    pub fn state(&self, id: RecordId) -> String {
+        self.record(id).state_name().to_string()
+    }
+
+    /// A field as JSON.
+    #[track_caller]
+    pub fn field(&self, id: RecordId, name: &str) -> Json {
+        self.value(id, name).to_json()
+    }
+
+    #[track_caller]
+    pub fn value(&self, id: RecordId, name: &str) -> Value {
+        let record = self.record(id);
+        record.field(name).unwrap_or_else(|| panic!("{} has no field {name}", record.lifecycle.name)).clone()
+    }
+
+    /// How far ahead of now a time field is.
+    #[track_caller]
+    pub fn until(&self, id: RecordId, name: &str) -> Duration {
+        match self.value(id, name) {
+            Value::Time(time) => time.since(self.now).expect("times of one play"),
+            other => panic!("{name} is no time but {other:?}"),
+        }
+    }
+
+    /// Every attempt at a job, oldest first.
+    pub fn executions(&self, id: RecordId) -> Vec<Execution> {
+        let mut all: Vec<_> = self
+            .world
+            .executions
+            .iter()
+            .filter(|((record, _), _)| *record == id)
+            .filter_map(|(_, execution)| execution.clone())
+            .collect();
+        all.sort_by_key(|execution| execution.token);
+        all
+    }
+
+    /// The attempt of a lease as it stands now.
+    #[track_caller]
+    pub fn execution(&self, lease: &Lease) -> Execution {
+        self.executions(lease.record)
+            .into_iter()
+            .find(|execution| execution.token == lease.token)
+            .unwrap_or_else(|| panic!("the attempt {:?} is gone", lease.token))
+    }
+
+    #[track_caller]
+    pub fn status(&self, lease: &Lease) -> ExecutionStatus {
+        self.execution(lease).status
+    }
+
+    pub fn effects(&self, id: RecordId) -> &[Effect] {
+        self.effects.get(&id).map_or(&[], |effects| effects)
+    }
+
+    /// What an account holds; one that never moved holds nothing.
+    pub fn balance(&self, asset: &str, name: &str) -> i64 {
+        let account = Account::Named { asset: asset.into(), name: name.into() };
+        self.world.accounts.get(&account).copied().unwrap_or(0)
+    }
+
+    #[track_caller]
+    pub fn hold(&self, id: RecordId) -> i64 {
+        self.record(id).hold
+    }
+
+    /// The records of a lifecycle that point here by a field, in creation order.
+    pub fn linked(&self, target: RecordId, lifecycle: &str, field: &str) -> Vec<RecordId> {
+        let key = LinkKey { target, lifecycle: lifecycle.into(), field: field.into() };
+        self.world.links.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// All records of a lifecycle, oldest first.
+    pub fn all(&self, lifecycle: &str) -> Vec<Arc<Record>> {
+        let mut records: Vec<_> =
+            self.world.records.values().flatten().filter(|record| *record.lifecycle.name == *lifecycle).cloned().collect();
+        records.sort_by_key(|record| (record.created_at, record.id));
+        records
+    }
+
+    /// The audit tags so far, in order: of what was done and of what was refused.
+    pub fn audits(&self) -> Vec<String> {
+        let mut tags = Vec::new();
+        for entry in &self.log {
+            match &entry.decision {
+                Decision::Changes(changes) => tags.extend(changes.audit.iter().map(|audit| audit.tag.to_string())),
+                Decision::Refusal(refusal) => tags.extend(refusal.audit.iter().map(ToString::to_string)),
+                _ => {}
+            }
+        }
+        tags
+    }
+
+    /// When the next timer of a record is due.
+    #[track_caller]
+    pub fn due(&self, id: RecordId) -> Option<Time> {
+        self.record(id).timers.iter().map(|timer| timer.due).min()
+    }
+
+    /// Everything that a status answer or a log line could show, as text: to prove that something is not in it.
+    pub fn everything_said(&self) -> String {
+        use std::fmt::Write as _;
+        let mut said = String::new();
+        for entry in &self.log {
+            let operation = serde_json::to_string(&entry.operation).expect("operations are kept in the log");
+            let _ = writeln!(said, "{operation}");
+            match &entry.decision {
+                Decision::Changes(changes) => {
+                    for change in &changes.records {
+                        let _ = writeln!(said, "{:?} {:?}", change.after.fields, change.after.payload);
+                    }
+                    let _ = writeln!(said, "{:?} {:?} {:?}", changes.effects, changes.audit, changes.moves);
+                }
+                Decision::Refusal(refusal) => {
+                    let _ = writeln!(said, "{refusal:?}");
+                }
+                _ => {}
+            }
+        }
+        said
+    }
+}

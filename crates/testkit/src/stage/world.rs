@@ -1,0 +1,212 @@
+//! The world itself: its clock, what it holds, and how an operation is carried out in it.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use onceward_core::decide::{Answer, Call, Decision, Effect, Operation, Question, Snapshot, decide};
+use onceward_core::model::Definitions;
+use onceward_core::record::{Actor, Payload};
+use onceward_core::time::{Duration, Time};
+use onceward_core::value::RecordId;
+use serde_json::{Map, Value as Json};
+use sha2::{Digest, Sha256};
+
+use super::invariants;
+
+/// Rounds of `Due` and `Ask` that one operation may take: far more than any lifecycle here needs, so that going beyond
+/// it means going in a circle.
+const ROUNDS: usize = 1_000;
+
+/// Answers a check: the question, and the payload's bytes where the question carries one.
+pub(super) type Answerer = Rc<dyn Fn(&Question, Option<&[u8]>) -> Json>;
+
+/// One operation that was played, and what came of it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub operation: Operation,
+    pub now: Time,
+    pub decision: Decision,
+}
+
+/// A world in memory that knows everything, with a clock that moves only when told to.
+#[derive(Clone)]
+pub struct Stage {
+    pub(super) definitions: Arc<Definitions>,
+    pub(super) world: Snapshot,
+    pub(super) now: Time,
+    pub(super) log: Vec<Entry>,
+    pub(super) effects: HashMap<RecordId, Vec<Effect>>,
+    pub(super) payloads: HashMap<[u8; 32], Arc<[u8]>>,
+    pub(super) answers: HashMap<(String, String), Answerer>,
+    played: u64,
+}
+
+impl Stage {
+    /// An empty world, some time on a Sunday evening.
+    pub fn new(definitions: Definitions) -> Self {
+        Self {
+            definitions: Arc::new(definitions),
+            world: Snapshot::world(),
+            now: "2026-11-15T20:00:00Z".parse().expect("a time as we write them"),
+            log: Vec::new(),
+            effects: HashMap::new(),
+            payloads: HashMap::new(),
+            answers: HashMap::new(),
+            played: 0,
+        }
+    }
+
+    /// Set the clock before the play begins.
+    pub fn at(mut self, time: &str) -> Self {
+        self.now = time.parse().expect("a time, as 2026-01-31T12:00:00Z");
+        self
+    }
+
+    /// Who answers a check of a lifecycle.
+    pub fn answer(
+        mut self,
+        lifecycle: &str,
+        check: &str,
+        answer: impl Fn(&Question, Option<&[u8]>) -> Json + 'static,
+    ) -> Self {
+        self.answers.insert((lifecycle.to_owned(), check.to_owned()), Rc::new(answer));
+        self
+    }
+
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Time passes and the engine is awake: timers and ended leases are dealt with, each at its own time, in order.
+    pub fn pass(&mut self, length: &str) {
+        self.pass_for(length.parse().expect("a duration, as 30s"));
+    }
+
+    pub fn pass_for(&mut self, length: Duration) {
+        let until = self.now.checked_add(length).expect("a time that can be written");
+        while let Some((due, record)) = self.next_due().filter(|(due, _)| *due <= until) {
+            self.now = self.now.max(due);
+            self.play(&Actor::engine(), Call::Due { record });
+        }
+        self.now = until;
+    }
+
+    /// Time passes while the engine sleeps: nothing happens, until somebody asks.
+    pub fn doze(&mut self, length: &str) {
+        self.doze_for(length.parse().expect("a duration, as 30s"));
+    }
+
+    pub fn doze_for(&mut self, length: Duration) {
+        self.now = self.now.checked_add(length).expect("a time that can be written");
+    }
+
+    /// The clock steps back, as bad clocks do.
+    pub fn step_back(&mut self, length: &str) {
+        let length: Duration = length.parse().expect("a duration, as 30s");
+        self.now = self.now.checked_sub(length).expect("a time that can be written");
+    }
+
+    /// Keep content and know it by its hash.
+    pub(super) fn keep(&mut self, bytes: &[u8]) -> Payload {
+        let sha256: [u8; 32] = Sha256::digest(bytes).into();
+        self.payloads.insert(sha256, bytes.into());
+        Payload { sha256, bytes: bytes.len() as u64 }
+    }
+
+    /// Carry out one operation as the engine would: what is due first, then the outside's answers, then the thing
+    /// itself. What it changes is applied, and the invariants are looked at.
+    pub(super) fn play(&mut self, actor: &Actor, call: Call) -> Decision {
+        let mut operation = Operation { seed: self.next_seed(), actor: actor.clone(), call, answers: Vec::new() };
+        for _ in 0..ROUNDS {
+            let decision = decide(&self.definitions, &self.world, &operation, self.now);
+            match &decision {
+                Decision::Due(records) => {
+                    assert!(!matches!(operation.call, Call::Due { .. }), "what is due asks for what is due: {operation:?}");
+                    for record in records.clone() {
+                        self.play(&Actor::engine(), Call::Due { record });
+                    }
+                    continue;
+                }
+                Decision::Ask(questions) => {
+                    let answers: Vec<_> = questions.iter().map(|question| self.ask(question)).collect();
+                    operation.answers.extend(answers);
+                    continue;
+                }
+                Decision::Missing(keys) => panic!("a world that is complete misses nothing, yet decide wants {keys:?}"),
+                Decision::Changes(_) | Decision::NoOp(_) | Decision::Refusal(_) => {}
+            }
+            invariants::same_again(&decision, &decide(&self.definitions, &self.world, &operation, self.now));
+            if let Decision::Changes(changes) = &decision {
+                invariants::before_apply(&self.world, &self.effects, changes);
+                self.world.apply(changes);
+                for effect in &changes.effects {
+                    self.effects.entry(effect.record).or_default().push(effect.clone());
+                }
+                for new in &changes.payloads {
+                    self.payloads.insert(new.payload.sha256, new.bytes.as_bytes().into());
+                }
+                invariants::after_apply(&self.definitions, &self.world, changes);
+            }
+            self.log.push(Entry { operation, now: self.now, decision: decision.clone() });
+            return decision;
+        }
+        panic!("{ROUNDS} rounds and no decision: {operation:?}");
+    }
+
+    fn ask(&self, question: &Question) -> Answer {
+        let name = (question.lifecycle.to_string(), question.check.to_string());
+        let answerer = self.answers.get(&name).unwrap_or_else(|| panic!("nobody answers the check {name:?}"));
+        let bytes = question.payload.map(|payload| {
+            self.payloads.get(&payload.sha256).unwrap_or_else(|| panic!("{name:?} asks of a payload nobody has seen"))
+        });
+        let Json::Object(answer) = answerer(question, bytes.map(|bytes| &**bytes)) else {
+            panic!("the answer of {name:?} is not an object")
+        };
+        Answer {
+            lifecycle: Arc::clone(&question.lifecycle),
+            check: Arc::clone(&question.check),
+            arguments: question.arguments.clone(),
+            payload: question.payload,
+            answer,
+        }
+    }
+
+    /// The same play gives the same ids; a UUIDv7's time is no concern of a seed.
+    fn next_seed(&mut self) -> u128 {
+        self.played += 1;
+        let hash = Sha256::digest(self.played.to_be_bytes());
+        u128::from_be_bytes(hash[..16].try_into().expect("sixteen of thirty-two bytes"))
+    }
+
+    /// What the engine would have to do next, and when: the earliest, and of those the oldest record.
+    fn next_due(&self) -> Option<(Time, RecordId)> {
+        let records = self.world.records.values().flatten().filter(|record| record.stuck.is_none());
+        records
+            .filter_map(|record| {
+                let lease = record.live_execution().map(|execution| execution.expires_at);
+                let waits = record.awaits_finish();
+                let timer = record.timers.iter().map(|timer| timer.due).min().filter(|_| !waits);
+                let due = lease.into_iter().chain(timer).min()?;
+                Some((due, record.created_at, record.id))
+            })
+            .min()
+            .map(|(due, _, id)| (due, id))
+    }
+
+    pub(super) fn definition(&self, lifecycle: &str) -> &onceward_core::model::Lifecycle {
+        self.definitions.get(lifecycle).unwrap_or_else(|| panic!("no lifecycle is called {lifecycle}"))
+    }
+
+    pub fn log(&self) -> &[Entry] {
+        &self.log
+    }
+}
+
+/// `json!({...})` as the map that calls carry.
+pub(super) fn object(json: Json) -> Map<String, Json> {
+    match json {
+        Json::Object(map) => map,
+        other => panic!("{other} is not an object"),
+    }
+}

@@ -1,0 +1,121 @@
+//! The shipped systems, as their files stand in the repository.
+
+use std::path::{Path, PathBuf};
+
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::model::Definitions;
+
+use crate::Stage;
+
+/// `FILE:LINE`, the file as seen from the repository: load without the row or entry that stands there, and without
+/// the proofs. A test that still passes does not test that row (`cargo xtask rules --prove`).
+pub const TAKE_AWAY: &str = "ONCEWARD_TAKE_AWAY";
+
+/// The folder that holds the whole repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All lifecycles of a shipped system, proven sound.
+pub fn load(system: &str) -> Definitions {
+    load_with(system, &[])
+}
+
+/// A stage for a shipped system.
+pub fn stage(system: &str) -> Stage {
+    Stage::new(load(system))
+}
+
+/// A shipped system and files of the test's own beside it (name and text).
+pub fn load_with(system: &str, more: &[(&str, &str)]) -> Definitions {
+    let folder = repository().join("systems").join(system);
+    let mut paths: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.expect("a folder that can be listed").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .filter(|path| path.file_name().is_some_and(|name| name != "Cargo.toml"))
+        .collect();
+    paths.sort();
+    let mut files = Vec::new();
+    let mut whole = true;
+    for path in paths {
+        let file = path.file_name().and_then(|name| name.to_str()).expect("names in UTF-8");
+        let name = format!("systems/{system}/{file}");
+        let mut text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        if let Some(line) = taken_away(&name) {
+            text = without(&text, line);
+            whole = false;
+        }
+        files.push(File { name, text: text.into() });
+    }
+    files.extend(more.iter().map(|(name, text)| File { name: (*name).to_owned(), text: (*text).into() }));
+    compile(&Files { files }, whole)
+}
+
+/// Files of the test's own only.
+pub fn load_text(files: &[(&str, &str)]) -> Definitions {
+    let files = files.iter().map(|(name, text)| File { name: (*name).to_owned(), text: (*text).into() }).collect();
+    compile(&Files { files }, true)
+}
+
+fn compile(files: &Files, prove: bool) -> Definitions {
+    if prove {
+        match onceward_core::load(files) {
+            Ok(loaded) => loaded.definitions,
+            Err(diagnostics) => panic!("the files are not sound:\n{diagnostics:#?}"),
+        }
+    } else {
+        let compiled = onceward_core::compile::compile(files);
+        compiled.definitions.unwrap_or_else(|| panic!("the cut file does not compile:\n{:#?}", compiled.diagnostics))
+    }
+}
+
+fn taken_away(file: &str) -> Option<usize> {
+    let place = std::env::var(TAKE_AWAY).ok()?;
+    let (name, line) = place.rsplit_once(':').unwrap_or_else(|| panic!("{TAKE_AWAY}={place} is not FILE:LINE"));
+    let line = line.parse().unwrap_or_else(|_| panic!("{TAKE_AWAY}={place} names no line"));
+    (name == file).then_some(line)
+}
+
+/// Tables that are one thing: a line of theirs cannot go alone. Those of `[states]` and its kin can.
+fn goes_whole(header: &str) -> bool {
+    header.starts_with("[[") || ["[work]", "[errors]", "[payload]", "[access]"].iter().any(|own| header.starts_with(own))
+}
+
+/// The text without the row whose block stands at this line (from 1), or without the entry that is this line. Lines
+/// keep their numbers.
+pub fn without(text: &str, line: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    assert!((1..=lines.len()).contains(&line), "there is no line {line}");
+    let at = line - 1;
+    let is_header = |index: &usize| lines[*index].starts_with('[');
+    let header = (0..=at).rev().find(is_header);
+    let cut = match header {
+        Some(header) if header == at || goes_whole(lines[header]) => {
+            header..(header + 1..lines.len()).find(is_header).unwrap_or(lines.len())
+        }
+        _ => at..at + 1,
+    };
+    let kept = lines.iter().enumerate().map(|(index, line)| if cut.contains(&index) { "" } else { *line });
+    kept.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without;
+
+    const FILE: &str = "a = 1\n[states]\nA = 1\nB = 2\n\n[work]\nlease = 3\nrule = 4\n[[on.x]]\ngo = [\n  5,\n]\n[[on.y]]\n";
+
+    #[test]
+    fn an_entry_goes_alone() {
+        assert_eq!(without(FILE, 3), FILE.replace("A = 1", ""));
+    }
+
+    #[test]
+    fn a_row_and_the_work_go_whole_from_any_of_their_lines() {
+        let no_row = FILE.replace("[[on.x]]\ngo = [\n  5,\n]\n", "\n\n\n\n");
+        assert_eq!(without(FILE, 9), no_row);
+        assert_eq!(without(FILE, 11), no_row);
+        assert_eq!(without(FILE, 8), FILE.replace("[work]\nlease = 3\nrule = 4\n", "\n\n\n"));
+    }
+}

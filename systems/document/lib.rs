@@ -1,0 +1,1 @@
+//! The document system is its lifecycle file; this package carries the tests that play it.
