@@ -35,3 +35,7 @@ pub const RECORDS_PER_OPERATION: usize = 100_000;
 pub const RETRY_AFTER: crate::time::Duration = crate::time::Duration::from_secs(365 * 24 * 3600);
 /// Names: lifecycles, states, fields, events.
 pub const NAME_BYTES: usize = 100;
+/// Bytes of a payload where the lifecycle declares no `[payload] max`.
+pub const PAYLOAD_BYTES: u64 = 1024 * 1024;
+/// Errors of one set of files that are told; the rest mostly follow from them.
+pub const DIAGNOSTICS: usize = 1_000;

@@ -11,9 +11,12 @@ pub mod decide;
 pub mod diagnostic;
 pub mod draw;
 pub mod expr;
+mod load;
 pub mod model;
 pub mod project;
 pub mod record;
 pub mod syntax;
 pub mod time;
 pub mod value;
+
+pub use load::{Loaded, load};

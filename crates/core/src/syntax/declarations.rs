@@ -208,7 +208,7 @@ impl Reader<'_> {
             );
             return None;
         }
-        Some(WorkKey { on, limit, ordered, at: table.at })
+        Some(WorkKey { on, limit, ordered })
     }
 
     pub(crate) fn errors_of(&mut self, top: Table) -> Option<Errors> {

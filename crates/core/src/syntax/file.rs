@@ -85,7 +85,6 @@ impl Reader<'_> {
             known
         });
         Some(Source {
-            file: self.file,
             lifecycle,
             about: self.text_at(top, "about"),
             key: self.text_at(top, "key"),

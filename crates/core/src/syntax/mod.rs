@@ -9,4 +9,3 @@ mod rows;
 mod words;
 
 pub(crate) use file::parse;
-pub(crate) use words::is_name;

@@ -55,7 +55,6 @@ impl Reader<'_> {
         let line = self.source.get(..table.at.start as usize).map_or(1, |before| before.bytes().filter(|b| *b == b'\n').count() + 1);
         let input = self.get(table, "input").map(|node| self.span(node));
         Some(Row {
-            header: table.at,
             line: u32::try_from(line).unwrap_or(u32::MAX),
             go,
             by: self.texts_at(table, "by"),
