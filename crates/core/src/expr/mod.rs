@@ -1,28 +1,22 @@
 //! Expressions: a documented subset of CEL, parsed by the `cel` crate, typed and lowered by us to a tree over field
 //! slots, evaluated without allocation on the common path.
 
+mod compile;
+mod cost;
 mod env;
+mod eval;
+mod facts;
+mod lex;
+mod parse;
 mod scope;
+mod suggest;
 mod tree;
+mod types;
+mod typing;
+mod walk;
 
+pub use compile::{compile, eval};
 pub use env::{Env, Fault, FaultKind, Stop, World};
 pub use scope::{Place, Scope, Signature, Signatures, Want};
 pub use tree::{ActorPart, Binary, Comprehension, ErrorPart, Expr, Function, Kind, Path, Root, Step};
-
-use crate::diagnostic::Diagnostic;
-use crate::value::Value;
-
-/// Parse, type and lower one expression.
-pub fn compile(_text: &str, _place: Place, _scope: &Scope, _want: &Want) -> Result<Expr, Vec<Diagnostic>> {
-    todo!("the expr branch brings it")
-}
-
-/// The value of an expression.
-pub fn eval(_expr: &Expr, _env: &Env) -> Result<Value, Stop> {
-    todo!("the expr branch brings it")
-}
-
-/// The checks an expression reads.
-pub fn checks_read(_expr: &Expr) -> Vec<u16> {
-    todo!("the expr branch brings it")
-}
+pub use walk::{NullRisk, checks_read, may_be_null, null_risks, paths_read, walk};

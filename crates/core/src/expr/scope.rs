@@ -1,6 +1,7 @@
 //! The names an expression may use where it stands, and what it must come to.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::diagnostic::Span;
@@ -52,6 +53,14 @@ pub struct Place {
     /// Offset of the text's first byte in the file, where the string has no escapes; else positions inside it are
     /// unknown and messages point at the whole.
     pub content: Option<u32>,
+}
+
+/// Where some bytes of an expression's text stand in its file.
+pub(super) fn span_of(place: Place, at: &Range<usize>) -> Span {
+    match place.content {
+        Some(content) => Span::new(place.whole.file, content as usize + at.start..content as usize + at.end),
+        None => place.whole,
+    }
 }
 
 /// What the expression must come to.

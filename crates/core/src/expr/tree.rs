@@ -88,12 +88,24 @@ pub enum Function {
 }
 
 /// A value reached from a root by hops from record to record.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Path {
     pub root: Root,
     /// Each step reads from the record that stands before it; null reaches through (null's field is a fault).
     pub steps: Vec<Step>,
+    /// The steps, by index, before which the value may be null as far as the expression itself shows: what the
+    /// checker must prove. No part of what the path is, so it neither compares nor is hashed.
+    #[serde(skip)]
+    pub doubtful: Vec<u8>,
 }
+
+impl PartialEq for Path {
+    fn eq(&self, other: &Self) -> bool {
+        self.root == other.root && self.steps == other.steps
+    }
+}
+
+impl Eq for Path {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Root {

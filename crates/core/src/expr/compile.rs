@@ -1,0 +1,25 @@
+//! The two doors of the room: text to tree, tree to value.
+
+use std::borrow::Cow;
+
+use super::env::{Env, Stop};
+use super::eval::Machine;
+use super::parse;
+use super::scope::{Place, Scope, Want, span_of};
+use super::tree::Expr;
+use super::typing::Typer;
+use crate::diagnostic::Diagnostic;
+use crate::value::Value;
+
+/// Parse, type and lower one expression.
+pub fn compile(text: &str, place: Place, scope: &Scope, want: &Want) -> Result<Expr, Vec<Diagnostic>> {
+    match parse::parse(text) {
+        Ok(node) => Typer::new(scope, place).finish(&node, want),
+        Err(bad) => Err(vec![Diagnostic::error(bad.code, span_of(place, &bad.at), bad.message).help(bad.help)]),
+    }
+}
+
+/// The value of an expression.
+pub fn eval(expr: &Expr, env: &Env) -> Result<Value, Stop> {
+    Machine::new(env).run(expr).map(Cow::into_owned)
+}

@@ -1,0 +1,9 @@
+//! Types: every name resolved, every operator given operands it knows, the result lowered to the typed tree.
+
+mod functions;
+mod lists;
+mod operators;
+mod paths;
+mod typer;
+
+pub(super) use typer::Typer;
