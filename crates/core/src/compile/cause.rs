@@ -213,7 +213,7 @@ impl Builder<'_> {
                 self.report(
                     Diagnostic::error("no-row-fits", name.at(), message)
                         .label(format!("`{}` is not taken", name.text))
-                        .help(format!("{help}; one row must take all that is given")),
+                        .help(format!("{help}\none row must take all that is given")),
                 );
             }
             None => self.report(

@@ -142,11 +142,11 @@ impl Declarer<'_> {
                 names.push(value.text.clone());
                 continue;
             };
-            self.invalid_bound(value.at(), &format!("`{}` cannot be a value of `{}`", value.text, declared.name.text), why);
+            self.invalid_bound(value.at(), &format!("`{}` cannot be a value of `{}`", value.text, declared.name.text), why, "list each value once, as enum = [\"new\", \"paid\"]");
             return None;
         }
         if names.is_empty() {
-            self.invalid_bound(values.at, &format!("`{}` could have no value at all", declared.name.text), "no values");
+            self.invalid_bound(values.at, &format!("`{}` could have no value at all", declared.name.text), "no values", "list at least one value");
             return None;
         }
         Some(Type::Enum(names.into()))
@@ -173,7 +173,7 @@ impl Declarer<'_> {
             self.out.push(
                 Diagnostic::error("unknown-lifecycle", name.at(), format!("there is no lifecycle `{}`", name.text))
                     .label("not among the files given")
-                    .help(format!("{help}; files that name each other are checked together")),
+                    .help(format!("{help}\nfiles that name each other are checked together")),
             );
         }
         known
@@ -237,7 +237,7 @@ impl Declarer<'_> {
                 && !meant
             {
                 let name = if matches!(ty, Type::Enum(_)) { "string with `enum`" } else { &declared.ty.text };
-                self.invalid_bound(at, &format!("`{key}` means nothing for the type {name}"), "without meaning here");
+                self.invalid_bound(at, &format!("`{key}` means nothing for the type {name}"), "without meaning here", "take it out, or choose the type it belongs to");
                 return None;
             }
         }
@@ -287,7 +287,7 @@ impl Declarer<'_> {
             match regex::RegexBuilder::new(&pattern.text).size_limit(PATTERN_AUTOMATON_BYTES).build() {
                 Ok(regex) => return Some(regex),
                 Err(regex::Error::CompiledTooBig(_)) => "it would take too much memory to match".to_owned(),
-                Err(error) => error.to_string().lines().last().unwrap_or("it is not a regular expression").to_owned(),
+                Err(error) => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
             }
         };
         self.out.push(
@@ -303,7 +303,7 @@ impl Declarer<'_> {
             None => Some(unset),
             Some(At { value: Literal::Int(int), .. }) => Some(*int),
             Some(other) => {
-                self.invalid_bound(other.at, "the bound of an int must be a whole number", other.value.kind());
+                self.invalid_bound(other.at, "the bound of an int must be a whole number", other.value.kind(), "write a whole number");
                 None
             }
         }
@@ -315,7 +315,7 @@ impl Declarer<'_> {
             Some(At { value: Literal::Double(double), .. }) => Some(*double),
             Some(At { value: Literal::Int(int), .. }) => int.to_string().parse().ok(),
             Some(other) => {
-                self.invalid_bound(other.at, "the bound of a double must be a number", other.value.kind());
+                self.invalid_bound(other.at, "the bound of a double must be a number", other.value.kind(), "write a number, as 0.5");
                 None
             }
         }
@@ -326,7 +326,7 @@ impl Declarer<'_> {
             None => Some(unset),
             Some(At { value: Literal::Int(int), .. }) if *int >= 0 => u64::try_from(*int).ok(),
             Some(other) => {
-                self.invalid_bound(other.at, "a length must be a whole number from 0 on, or a size", "not a length");
+                self.invalid_bound(other.at, "a length must be a whole number from 0 on, or a size", "not a length", "write a number, as 200, or a size, as \"8 KB\"");
                 None
             }
         };
@@ -339,17 +339,13 @@ impl Declarer<'_> {
     fn in_order(&mut self, declared: &ast::Field, ordered: bool) -> Option<()> {
         if !ordered {
             let at = declared.max.as_ref().or(declared.min.as_ref()).map_or(declared.ty.at(), |bound| bound.at);
-            self.invalid_bound(at, &format!("`{}` could have no value at all", declared.name.text), "`max` is below `min`");
+            self.invalid_bound(at, &format!("`{}` could have no value at all", declared.name.text), "`max` is below `min`", "make `max` at least as large as `min`");
             return None;
         }
         Some(())
     }
 
-    fn invalid_bound(&mut self, at: Span, message: &str, label: &str) {
-        self.out.push(
-            Diagnostic::error("invalid-bound", at, message)
-                .label(label)
-                .help("see \"Fields\" in docs/language/reference.md for what each type may say"),
-        );
+    fn invalid_bound(&mut self, at: Span, message: &str, label: &str, help: &str) {
+        self.out.push(Diagnostic::error("invalid-bound", at, message).label(label).help(help));
     }
 }

@@ -322,7 +322,7 @@ impl<'a> Builder<'a> {
         lookups
     }
 
-    fn key_parts(&mut self, on: &[Text]) -> Vec<KeyPart> {
+    pub(super) fn key_parts(&mut self, on: &[Text]) -> Vec<KeyPart> {
         let mut parts = Vec::new();
         for name in on {
             let part = if &*name.text == "owner" {
@@ -344,6 +344,12 @@ impl<'a> Builder<'a> {
         parts
     }
 
+    pub(super) fn empty_key(&mut self, at: crate::diagnostic::Span, message: &str) {
+        self.report(
+            Diagnostic::error("empty-key", at, message).label("`on` is empty").help("list the fields that make the key"),
+        );
+    }
+
     fn uniques(&mut self, key: Option<crate::model::Slot>) -> Vec<Unique> {
         let source = self.source;
         let mut uniques = Vec::new();
@@ -362,11 +368,7 @@ impl<'a> Builder<'a> {
                 self.declarer().reserved_name(&unique.name, "a unique", "it is the natural key's");
             }
             if unique.on.is_empty() {
-                self.report(
-                    Diagnostic::error("empty-key", unique.name.at(), "a unique on nothing would allow one record in all")
-                        .label("`on` is empty")
-                        .help("list the fields that must be unique together"),
-                );
+                self.empty_key(unique.name.at(), "a unique on nothing would allow one record in all");
             }
             let clash = match &unique.clash {
                 ast::Clash::Return => Clash::Return,

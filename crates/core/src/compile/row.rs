@@ -155,10 +155,10 @@ impl Builder<'_> {
     fn written_duration(&mut self, text: &Text) -> Option<Option<Duration>> {
         match text.text.parse::<Duration>() {
             Ok(length) => Some(Some(length)),
-            Err(error) if text.text.starts_with(|c: char| c.is_ascii_digit()) => {
+            Err(_) if text.text.starts_with(|c: char| c.is_ascii_digit()) => {
                 self.report(
-                    Diagnostic::error("invalid-duration", text.at(), format!("`{}` is not a duration", text.text))
-                        .label(error.to_string())
+                    Diagnostic::error("invalid-duration", text.at(), format!("`{}` cannot be a duration here", text.text))
+                        .label("a number and a unit are needed")
                         .help("write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\""),
                 );
                 None

@@ -2,7 +2,7 @@
 
 use super::lifecycle::{Builder, View, want};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Formula, Type, Work, WorkKey};
+use crate::model::{Type, Work, WorkKey};
 use crate::syntax::ast;
 
 impl Builder<'_> {
@@ -22,7 +22,7 @@ impl Builder<'_> {
         let told = View { now: true, ..View::default() };
         let stop = work.stop.as_ref().and_then(|stop| self.formula(stop, told, &want(Type::Bool, false)));
         let priority = work.priority.as_ref().and_then(|text| self.formula(text, View::default(), &want(Type::Int, false)));
-        let key = work.key.as_ref().and_then(|key| self.work_key(key));
+        let key = work.key.as_ref().map(|key| self.work_key(work, key));
         Some(Work {
             lease: work.lease,
             result: self.result.clone(),
@@ -34,7 +34,7 @@ impl Builder<'_> {
         })
     }
 
-    fn work_key(&mut self, key: &ast::WorkKey) -> Option<WorkKey> {
+    fn work_key(&mut self, work: &ast::Work, key: &ast::WorkKey) -> WorkKey {
         if let (Some(limit), true) = (key.limit, key.ordered) {
             self.report(
                 Diagnostic::error("conflicting-keys", limit.at, "jobs that go one after another need no `limit`")
@@ -42,16 +42,10 @@ impl Builder<'_> {
                     .help("keep one of them"),
             );
         }
-        let expr = self.expr(&key.on.text, key.on.place, View::default(), &crate::expr::Want::Any)?;
-        if !matches!(expr.typed.ty, Type::Text | Type::Enum(_) | Type::Int | Type::Bool | Type::Ref(_)) {
-            self.report(
-                Diagnostic::error("invalid-key", key.on.at(), "jobs cannot be grouped by a value of this type")
-                    .label("not a string, int, bool or ref")
-                    .help("group by a string, an int, a bool or a ref"),
-            );
-            return None;
+        if key.on.is_empty() {
+            self.empty_key(work.at, "a key of nothing would hold all jobs together");
         }
-        let on = Formula { expr, text: key.on.text.clone() };
-        Some(WorkKey { on, limit: key.limit.map(|limit| limit.value), ordered: key.ordered })
+        let on = self.key_parts(&key.on);
+        WorkKey { on, limit: key.limit.map(|limit| limit.value), ordered: key.ordered }
     }
 }

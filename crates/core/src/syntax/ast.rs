@@ -181,7 +181,7 @@ pub(crate) struct Work {
 
 #[derive(Clone, Debug)]
 pub(crate) struct WorkKey {
-    pub(crate) on: Text,
+    pub(crate) on: Vec<Text>,
     pub(crate) limit: Option<At<u32>>,
     pub(crate) ordered: bool,
 }

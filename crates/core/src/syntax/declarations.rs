@@ -196,8 +196,8 @@ impl Reader<'_> {
     fn work_key(&mut self, work: Table) -> Option<WorkKey> {
         let table = self.table_at(work, "key", "`key` of [work]")?;
         self.only(table, &["on", "limit", "ordered"]);
-        let on = self.required(table, "on", "say what the key is, as on = \"record.customer\"")?;
-        let on = self.expression(on, "`on`")?;
+        let on = self.required(table, "on", "list the fields that make the key, as on = [\"customer\"]")?;
+        let on = self.texts(on, "`on`");
         let limit = self.count_at(table, "limit");
         let ordered = self.flag(table, "ordered").is_some();
         if limit.is_none() && !ordered {

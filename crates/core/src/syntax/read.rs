@@ -27,7 +27,16 @@ pub(crate) struct Reader<'a> {
     pub(crate) out: &'a mut Vec<Diagnostic>,
 }
 
-impl<'a> Reader<'a> {
+/// What to do where there are too many of something.
+fn help_for(code: &str) -> &'static str {
+    match code {
+        "too-many-entries" => "say it with fewer entries, or spread them over several rows",
+        "too-many-fields" => "keep what belongs together in one `json` field, or split the lifecycle in two",
+        _ => "split the lifecycle in two that refer to each other",
+    }
+}
+
+impl Reader<'_> {
     pub(crate) fn span<T>(&self, node: &Spanned<T>) -> Span {
         Span::new(self.file, node.span())
     }
@@ -152,7 +161,7 @@ impl<'a> Reader<'a> {
         if let DeValue::Table(entries) = node.get_ref() {
             return Some(Table { entries, at: self.span(node), what });
         }
-        self.wrong_kind(node, what, "a table");
+        self.wrong_kind(node, what, "a table, as { key = value }");
         None
     }
 
@@ -182,7 +191,7 @@ impl<'a> Reader<'a> {
             self.report(
                 Diagnostic::error(code, at, format!("{count} {what}; at most {bound} are allowed"))
                     .label("too many")
-                    .help("split it"),
+                    .help(help_for(code)),
             );
         }
     }

@@ -6,7 +6,7 @@ use super::ast::{Answer, At, Go, Text};
 use super::read::{Reader, Table};
 use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
-use crate::time::Duration;
+use crate::time::{Duration, TimeError};
 
 /// `[A-Za-z][A-Za-z0-9_]*`: states, fields, events and every other name a file gives.
 pub(crate) fn is_name(text: &str) -> bool {
@@ -167,11 +167,15 @@ impl Reader<'_> {
         match text.text.parse::<Duration>() {
             Ok(duration) if duration > Duration::ZERO => Some(duration),
             Ok(_) => {
-                self.invalid_duration(text, "must be longer than nothing");
+                self.invalid_duration(text, "nothing would ever be in time");
                 None
             }
-            Err(error) => {
-                self.invalid_duration(text, &error.to_string());
+            Err(TimeError::TooLong(_)) => {
+                self.invalid_duration(text, "too long");
+                None
+            }
+            Err(_) => {
+                self.invalid_duration(text, "a number and a unit are needed");
                 None
             }
         }
@@ -184,7 +188,7 @@ impl Reader<'_> {
 
     fn invalid_duration(&mut self, text: &Text, why: &str) {
         self.report(
-            Diagnostic::error("invalid-duration", text.at(), format!("`{}` is not a duration", text.text))
+            Diagnostic::error("invalid-duration", text.at(), format!("`{}` cannot be a duration here", text.text))
                 .label(why)
                 .help("write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\""),
         );

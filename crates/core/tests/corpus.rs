@@ -1,0 +1,142 @@
+//! The corpus of bad lifecycle files: one for each diagnostic, with the message that was reviewed. With
+//! `ONCEWARD_BLESS=1` the messages are written anew; read the difference before you commit it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use onceward_core::diagnostic::{File, Files, render_all};
+use onceward_core::load;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad")
+}
+
+struct Case {
+    code: String,
+    files: Files,
+    expected: PathBuf,
+}
+
+/// `<code>.toml`, or `<code>/*.toml` where a case needs several files. A case `<code>--more` is a second one.
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for entry in fs::read_dir(root()).unwrap() {
+        let path = entry.unwrap().path();
+        let mut paths = if path.is_dir() {
+            fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect()
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            vec![path.clone()]
+        } else {
+            continue;
+        };
+        paths.sort();
+        let files = paths
+            .iter()
+            .map(|path| {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                File { name, text: fs::read_to_string(path).unwrap().into() }
+            })
+            .collect();
+        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let code = stem.split("--").next().unwrap().to_owned();
+        cases.push(Case { code, files: Files { files }, expected: root().join(format!("{stem}.txt")) });
+    }
+    for (code, files) in oversized() {
+        cases.push(Case { code: code.to_owned(), files, expected: root().join(format!("{code}.txt")) });
+    }
+    cases.sort_by(|a, b| a.expected.cmp(&b.expected));
+    cases
+}
+
+/// Files that go over a bound, made here because nobody should read them.
+fn oversized() -> Vec<(&'static str, Files)> {
+    let one = |text: String| Files { files: vec![File { name: "large.toml".into(), text: text.into() }] };
+    let top = "language = 1\nlifecycle = \"shop.order\"\n";
+    let states = "[states]\nOPEN = { rest = true }\n";
+    let create = "[[on.create]]\ngo = \"-> OPEN\"\n";
+    let many = |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+    vec![
+        ("file-too-large", one(format!("{top}{}", "#".repeat(256 * 1024)))),
+        ("too-many-files", Files { files: vec![File { name: "a.toml".into(), text: top.into() }; 257] }),
+        ("too-many-states", one(format!("{top}[states]\n{}", many(65, &|n| format!("S{n} = {{ rest = true }}\n"))))),
+        ("too-many-fields", one(format!("{top}{states}[fields]\n{}", many(257, &|n| format!("f{n} = \"bool\"\n"))))),
+        ("too-many-events", one(format!("{top}{states}{}", many(257, &|n| format!("[[on.e{n}]]\ngo = \"OPEN\"\n"))))),
+        ("too-many-rows", one(format!("{top}{states}{}", create.repeat(1_001)))),
+        (
+            "too-many-entries",
+            one(format!("{top}{states}{create}refuse = [{}]\n", many(65, &|_| "{ if = \"true\", as = \"409 no\" }, ".into()))),
+        ),
+    ]
+}
+
+#[test]
+fn every_bad_file_gets_its_reviewed_message() {
+    let bless = std::env::var_os("ONCEWARD_BLESS").is_some();
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let found = match load(&case.files) {
+            Ok(loaded) => loaded.warnings,
+            Err(diagnostics) => diagnostics,
+        };
+        if !found.iter().any(|diagnostic| diagnostic.code == case.code) {
+            let codes: Vec<_> = found.iter().map(|diagnostic| diagnostic.code).collect();
+            wrong.push(format!("{}: gives {codes:?}", case.expected.display()));
+        }
+        if found.iter().any(|diagnostic| diagnostic.help.is_none()) {
+            wrong.push(format!("{}: a message without help", case.expected.display()));
+        }
+        let rendered = render_all(&found, &case.files, false);
+        if bless {
+            fs::write(&case.expected, &rendered).unwrap();
+        } else if fs::read_to_string(&case.expected).unwrap_or_default() != rendered {
+            wrong.push(format!("{}:\n{rendered}", case.expected.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "changed messages (ONCEWARD_BLESS=1 writes them):\n{}", wrong.join("\n"));
+}
+
+/// Every code that the sources give: the first argument of `Diagnostic::error` and `Diagnostic::warning`, and codes
+/// handed to helpers (`"too-many-states"`).
+fn codes_in_source() -> BTreeSet<String> {
+    fn walk(folder: &Path, codes: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, codes);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let text = text.split("#[cfg(test)]").next().unwrap();
+                for opening in ["Diagnostic::error(", "Diagnostic::warning("] {
+                    for rest in text.split(opening).skip(1) {
+                        if let Some(rest) = rest.trim_start().strip_prefix('"') {
+                            codes.insert(rest.split('"').next().unwrap().to_owned());
+                        }
+                    }
+                }
+                for rest in text.split("\"too-many-").skip(1) {
+                    codes.insert(format!("too-many-{}", rest.split('"').next().unwrap()));
+                }
+            }
+        }
+    }
+    let mut codes = BTreeSet::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut codes);
+    assert!(codes.len() > 40, "the search for codes is broken: {codes:?}");
+    codes
+}
+
+#[test]
+fn every_code_has_a_bad_file() {
+    let covered: BTreeSet<String> = cases().into_iter().map(|case| case.code).collect();
+    let missing: Vec<_> = codes_in_source().into_iter().filter(|code| !covered.contains(code)).collect();
+    assert!(missing.is_empty(), "no file in tests/bad for: {missing:?}");
+}
+
+#[test]
+fn every_code_is_in_the_docs() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/language/diagnostics.md");
+    let docs = fs::read_to_string(docs).unwrap();
+    let missing: Vec<_> = codes_in_source().into_iter().filter(|code| !docs.contains(&format!("| `{code}` |"))).collect();
+    assert!(missing.is_empty(), "not in docs/language/diagnostics.md: {missing:?}");
+}
