@@ -4,7 +4,7 @@
 //! ```text
 //! hotpath list             the cases, one a line
 //! hotpath loop CASE N      N rounds of one case, for callgrind
-//! hotpath time ROUNDS MS   nanoseconds a round: the median of so many batches of so many milliseconds
+//! hotpath time BATCHES MS  nanoseconds a round: median and least of so many batches of so many milliseconds
 //! ```
 
 mod job;
@@ -47,7 +47,8 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             };
             for case in &mut cases {
-                println!("{}\t{:.1}", case.name, measure::nanoseconds(&mut *case.once, batches, milliseconds));
+                let (median, least) = measure::nanoseconds(&mut *case.once, batches, milliseconds);
+                println!("{}\t{median:.1}\t{least:.1}", case.name);
             }
         }
         _ => {
