@@ -32,10 +32,10 @@ const KINDS: &[(&str, &[&str])] = &[
 
 /// Count `rounds` rounds of a case and divide.
 pub(super) fn count(program: &str, case: &str, rounds: u32) -> Result<Profile> {
-    // Costs are collected inside the loop only, but calls are counted from the start: what no round at all asks of the
-    // allocator is taken off.
-    let before = allocations(&run(program, case, 0)?);
-    let text = run(program, case, rounds)?;
+    // Costs are collected inside the loop only, but calls are counted from the start: what a single round and all that
+    // goes before it ask of the allocator is taken off, and with it one round.
+    let before = allocations(&run(program, case, 1)?);
+    let text = run(program, case, rounds + 1)?;
     read(&text, before, u64::from(rounds))
 }
 
@@ -95,7 +95,7 @@ fn read(text: &str, allocations_before: u64, rounds: u64) -> Result<Profile> {
         bail!("callgrind counted nothing: is `counted_rounds` still a function of its own?");
     }
     Ok(Profile {
-        instructions: total / rounds,
+        instructions: total / (rounds + 1),
         allocations: allocations(text).saturating_sub(allocations_before) / rounds,
         shares: shares(&own, total),
         functions: functions(&own, total),
@@ -156,7 +156,7 @@ mod tests {
         let text = "events: Ir\nfn=(1) onceward_core::decide::run::decide\n12 300\n+1 100\ncfn=(2) malloc\ncalls=4 0\n* 500\n\n\
                     fn=(2)\n0 500\n* 100\n";
         let profile = read(text, 0, 2).unwrap();
-        assert_eq!(profile.instructions, 500);
+        assert_eq!(profile.instructions, 333);
         assert_eq!(profile.allocations, 2);
         assert_eq!(profile.shares, [("allocating", 0.6), ("deciding", 0.4)]);
         assert_eq!(profile.functions[1], ("decide::run::decide".to_owned(), 0.4));
