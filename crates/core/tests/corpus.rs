@@ -65,7 +65,10 @@ fn oversized() -> Vec<(&'static str, Files)> {
         ("too-many-rows", one(format!("{top}{states}{}", create.repeat(1_001)))),
         (
             "too-many-entries",
-            one(format!("{top}{states}{create}refuse = [{}]\n", many(65, &|_| "{ if = \"true\", as = \"409 no\" }, ".into()))),
+            one(format!(
+                "{top}{states}{create}refuse = [{}]\n",
+                many(65, &|_| "{ if = \"true\", as = \"409 no\" }, ".into())
+            )),
         ),
     ]
 }
@@ -96,32 +99,32 @@ fn every_bad_file_gets_its_reviewed_message() {
     assert!(wrong.is_empty(), "changed messages (ONCEWARD_BLESS=1 writes them):\n{}", wrong.join("\n"));
 }
 
-/// Every code that the sources give: the first argument of `Diagnostic::error` and `Diagnostic::warning`, and codes
-/// handed to helpers (`"too-many-states"`).
+/// Every code that the sources give: the first argument of `Diagnostic::error` and `Diagnostic::warning`, codes handed
+/// to a `report` of the same shape, and those of bounds (`"too-many-states"`).
 fn codes_in_source() -> BTreeSet<String> {
-    fn walk(folder: &Path, codes: &mut BTreeSet<String>) {
+    fn walk(folder: &Path, calls: &regex::Regex, codes: &mut BTreeSet<String>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                walk(&path, codes);
+                walk(&path, calls, codes);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).unwrap();
                 let text = text.split("#[cfg(test)]").next().unwrap();
-                for opening in ["Diagnostic::error(", "Diagnostic::warning("] {
-                    for rest in text.split(opening).skip(1) {
-                        if let Some(rest) = rest.trim_start().strip_prefix('"') {
-                            codes.insert(rest.split('"').next().unwrap().to_owned());
-                        }
-                    }
-                }
+                codes.extend(
+                    calls.captures_iter(text).map(|found| found.get(1).or(found.get(2)).unwrap().as_str().to_owned()),
+                );
                 for rest in text.split("\"too-many-").skip(1) {
                     codes.insert(format!("too-many-{}", rest.split('"').next().unwrap()));
                 }
             }
         }
     }
+    let calls = regex::Regex::new(
+        r#"(?:Diagnostic::(?:error|warning)\(\s*"([a-z-]+)"|(?:report|error|warning)\(\s*"([a-z]+(?:-[a-z]+)+)")"#,
+    )
+    .unwrap();
     let mut codes = BTreeSet::new();
-    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut codes);
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &calls, &mut codes);
     assert!(codes.len() > 40, "the search for codes is broken: {codes:?}");
     codes
 }
@@ -137,6 +140,7 @@ fn every_code_has_a_bad_file() {
 fn every_code_is_in_the_docs() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/language/diagnostics.md");
     let docs = fs::read_to_string(docs).unwrap();
-    let missing: Vec<_> = codes_in_source().into_iter().filter(|code| !docs.contains(&format!("| `{code}` |"))).collect();
+    let missing: Vec<_> =
+        codes_in_source().into_iter().filter(|code| !docs.contains(&format!("| `{code}` |"))).collect();
     assert!(missing.is_empty(), "not in docs/language/diagnostics.md: {missing:?}");
 }

@@ -113,6 +113,59 @@ fn rows_know_their_lines() {
     assert_eq!(&*go.rows[0].when.as_ref().unwrap().text, "record.n > 0");
 }
 
+/// What a guard or a refusal has ruled out need not be ruled out again in the same row.
+#[test]
+fn a_row_relies_on_its_own_tests_for_null() {
+    let file = |row: &str| {
+        one(&format!(
+            "language = 1\nlifecycle = \"a.b\"\n[states]\nA = {{ rest = true }}\n[fields]\nn = {{ type = \"int\", default = 0 }}\n\
+             m = {{ type = \"int\", optional = true }}\n[[on.create]]\ngo = \"-> A\"\n[[on.x]]\ngo = \"A\"\n{row}\n"
+        ))
+    };
+    let set = "set = { n = \"record.m\" }";
+    assert!(compile(&file(set)).definitions.is_none());
+    assert!(compile(&file(&format!("{set}\nwhen = \"record.m == null\""))).definitions.is_none());
+    compiled(&file(&format!("{set}\nwhen = \"record.m != null && record.n > 0\"")));
+    compiled(&file(&format!("{set}\nrefuse = [{{ if = \"record.m == null\", as = \"409 none\" }}]")));
+}
+
+/// Every expression, name and row of a file costs time; a file at the bounds must not cost minutes.
+#[test]
+fn the_worst_files_are_answered_in_reasonable_time() {
+    let top = "language = 1\nlifecycle = \"a.b\"\n[states]\nA = { rest = true }\n";
+    let fill = |start: String, piece: &str, end: &str| {
+        let count = (256 * 1024 - start.len() - end.len()) / piece.len();
+        one(&format!("{start}{}{end}", piece.repeat(count)))
+    };
+    let rows: String =
+        (0..200).map(|n| format!("[[on.create]]\ngo = \"-> A\"\ninput = {{ x{n} = \"int\" }}\n")).collect();
+    let spawns = "[[on.s]]\ngo = \"A\"\nspawn = [{ lifecycle = \"a.b\", fields = { x9 = \"'s'\" } }]\n";
+    let fields: String = (0..256).map(|n| format!("field_of_some_length_{n} = \"bool\"\n")).collect();
+    let files = [
+        fill(format!("{top}{rows}"), spawns, ""),
+        fill(
+            format!("{top}[fields]\n{fields}[[on.create]]\ngo = \"-> A\"\ntake = ["),
+            "\"field_of_some_lengthh_1\",",
+            "]\n",
+        ),
+        fill(top.into(), "[[on.create]]\ngo = \"-> A\"\n", ""),
+        fill(top.into(), "[[on.x]]\nfo=1\n", ""),
+        fill("a".into(), ".a", " = 1"),
+        fill("a = ".into(), "[", ""),
+        fill("a = ".into(), "{a=", ""),
+        fill(String::new(), "[[a]]\n", ""),
+        fill("language = 1\nlifecycle = \"".into(), "a.", "\"\n"),
+        fill(format!("{top}[[on.create]]\ngo = \""), "A|", "\"\n"),
+        fill(format!("{top}[[on.create]]\ngo = \"-> A\"\nwhen = \""), "(", "\"\n"),
+    ];
+    for files in files {
+        let compiled = compile(&files);
+        let shown = render_all(&compiled.diagnostics, &files, false);
+        assert!(compiled.definitions.is_none());
+        assert!(shown.len() < 2_000_000, "{} bytes of messages", shown.len());
+    }
+}
+
 /// A small generator of its own: a failing seed must give the same file on every machine.
 struct Dice(u64);
 
@@ -149,7 +202,18 @@ fn mutated(text: &str, dice: &mut Dice) -> String {
             }
             4 => {
                 let pieces: [&[u8]; 12] = [
-                    b"\"", b"'", b"{", b"}", b"[", b"->", b"|", b"null", b"\xff\xfe", "é".as_bytes(), b"record.", b"99999999999999999999",
+                    b"\"",
+                    b"'",
+                    b"{",
+                    b"}",
+                    b"[",
+                    b"->",
+                    b"|",
+                    b"null",
+                    b"\xff\xfe",
+                    "é".as_bytes(),
+                    b"record.",
+                    b"99999999999999999999",
                 ];
                 let piece = pieces[dice.roll(pieces.len())];
                 bytes.splice(at..at, piece.iter().copied());
@@ -186,8 +250,16 @@ fn mutated_files_never_panic() {
         let outcome = std::panic::catch_unwind(|| {
             let compiled = compile(&files);
             render_all(&compiled.diagnostics, &files, true);
-            assert_eq!(compiled.definitions.is_none(), compiled.diagnostics.iter().any(|found| found.severity == onceward_core::diagnostic::Severity::Error));
+            assert_eq!(
+                compiled.definitions.is_none(),
+                compiled.diagnostics.iter().any(|found| found.severity == onceward_core::diagnostic::Severity::Error)
+            );
         });
-        assert!(outcome.is_ok(), "ONCEWARD_SEED={seed} ONCEWARD_ROUNDS=1, file {}:\n{}", files.files[at].name, files.files[at].text);
+        assert!(
+            outcome.is_ok(),
+            "ONCEWARD_SEED={seed} ONCEWARD_ROUNDS=1, file {}:\n{}",
+            files.files[at].name,
+            files.files[at].text
+        );
     }
 }

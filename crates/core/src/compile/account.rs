@@ -43,10 +43,14 @@ impl Builder<'_> {
             let amount = if &*entry.amount.text == "rest" {
                 if &*entry.from.text != "hold" {
                     self.report(
-                        Diagnostic::error("rest-not-from-hold", entry.amount.at(), "`rest` empties the record's own hold only")
-                            .label("all of what?")
-                            .also(entry.from.at(), "not the hold")
-                            .help("move from \"hold\", or write an amount"),
+                        Diagnostic::error(
+                            "rest-not-from-hold",
+                            entry.amount.at(),
+                            "`rest` empties the record's own hold only",
+                        )
+                        .label("all of what?")
+                        .also(entry.from.at(), "not the hold")
+                        .help("move from \"hold\", or write an amount"),
                     );
                 }
                 Some(Amount::Rest)

@@ -21,7 +21,8 @@ impl Builder<'_> {
         for (index, check) in source.checks.iter().enumerate() {
             let readers: Vec<&Reads> =
                 readers.iter().filter(|reader| reader.checks.iter().any(|read| usize::from(*read) == index)).collect();
-            let ask = check.ask.iter().filter_map(|ask| Some((ask.name.text.clone(), self.ask(ask, &readers)?))).collect();
+            let ask =
+                check.ask.iter().filter_map(|ask| Some((ask.name.text.clone(), self.ask(ask, &readers)?))).collect();
             let answer = self.checks.get(index).map_or_else(Vec::new, |(_, fields)| fields.clone());
             checks.push(Check {
                 name: check.name.text.clone(),
@@ -50,11 +51,15 @@ impl Builder<'_> {
             let same = |one: &Expr| serde_json::to_string(&one.kind).ok() == serde_json::to_string(&expr.kind).ok();
             if found.as_ref().is_some_and(|before| !same(before)) {
                 self.report(
-                    Diagnostic::error("check-asks-differently", text.at(), format!("`{}` would not mean the same in every row", ask.name.text))
-                        .label("reads the row's inputs")
-                        .also(first.at, "one row that reads the answer")
-                        .also(reader.at, "another, whose inputs are declared differently")
-                        .help("declare the same inputs in the same order in both rows"),
+                    Diagnostic::error(
+                        "check-asks-differently",
+                        text.at(),
+                        format!("`{}` would not mean the same in every row", ask.name.text),
+                    )
+                    .label("reads the row's inputs")
+                    .also(first.at, "one row that reads the answer")
+                    .also(reader.at, "another, whose inputs are declared differently")
+                    .help("declare the same inputs in the same order in both rows"),
                 );
                 return None;
             }

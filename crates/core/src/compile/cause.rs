@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::lifecycle::{Builder, View, want};
 use super::shape::RowShape;
+use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::expr::Want;
 use crate::model::{Cause, Deliver, EventKind, Formula, Spawn, SpawnPayload, Type};
@@ -30,9 +31,13 @@ impl Builder<'_> {
             let owner = entry.owner.as_ref().and_then(|owner| self.formula(owner, view, &want(Type::Text, false)));
             if entry.lifecycle.text.starts_with("onceward.") && !self.own.name.starts_with("onceward.") {
                 self.report(
-                    Diagnostic::error("reserved-lifecycle", entry.lifecycle.at(), format!("`{}` is not spawned by hand", entry.lifecycle.text))
-                        .label("built in")
-                        .help("use `deliver = [{ to, body }]` to send a message"),
+                    Diagnostic::error(
+                        "reserved-lifecycle",
+                        entry.lifecycle.at(),
+                        format!("`{}` is not spawned by hand", entry.lifecycle.text),
+                    )
+                    .label("built in")
+                    .help("use `deliver = [{ to, body }]` to send a message"),
                 );
                 continue;
             }
@@ -65,9 +70,15 @@ impl Builder<'_> {
         };
         if !fits {
             let (message, help) = if own.is_some() {
-                (format!("this record's payload may not fit {}", entry.lifecycle.text), "give both lifecycles the same [payload] bounds")
+                (
+                    format!("this record's payload may not fit {}", entry.lifecycle.text),
+                    "give both lifecycles the same [payload] bounds",
+                )
             } else {
-                (format!("{} needs a payload", entry.lifecycle.text), "add payload = \"same\" to pass this record's own on")
+                (
+                    format!("{} needs a payload", entry.lifecycle.text),
+                    "add payload = \"same\" to pass this record's own on",
+                )
             };
             self.report(Diagnostic::error("payload-mismatch", entry.at, message).label("this spawn").help(help));
         }
@@ -83,9 +94,13 @@ impl Builder<'_> {
             let condition = self.condition(entry.condition.as_ref(), view);
             if EventKind::of(&entry.event.text) != EventKind::Called {
                 self.report(
-                    Diagnostic::error("engine-event", entry.event.at(), format!("`{}` is the engine's own event", entry.event.text))
-                        .label("no record can send it")
-                        .help("send an event of another name; to make a record, use `spawn`"),
+                    Diagnostic::error(
+                        "engine-event",
+                        entry.event.at(),
+                        format!("`{}` is the engine's own event", entry.event.text),
+                    )
+                    .label("no record can send it")
+                    .help("send an event of another name; to make a record, use `spawn`"),
                 );
                 continue;
             }
@@ -145,11 +160,14 @@ impl Builder<'_> {
     fn fitted(&mut self, targets: &[Arc<str>], event: &str, given: &[Given], view: View, at: Span) -> Option<Fitted> {
         let world = self.world;
         let mut first = None;
+        if self.out.len() >= bounds::DIAGNOSTICS {
+            return None;
+        }
         for target in targets {
             let rows = world.shapes.get(target).and_then(|shapes| shapes.get(event)).map_or(&[][..], Vec::as_slice);
             let mut misfits = Vec::new();
             let mut fits = None;
-            for row in rows {
+            for row in distinct(rows) {
                 match self.fit(row, given, view) {
                     Ok(formulas) => {
                         fits = Some(formulas);
@@ -171,16 +189,19 @@ impl Builder<'_> {
         let mut formulas = Vec::new();
         let mut wrong = Vec::new();
         for (index, entry) in given.iter().enumerate() {
-            let input = row.inputs.iter().find(|input| input.field.name == entry.name.text).ok_or(Misfit::Stranger(index))?;
+            let input =
+                row.inputs.iter().find(|input| input.field.name == entry.name.text).ok_or(Misfit::Stranger(index))?;
             let wanted = want(input.field.ty.clone(), input.field.nullable);
             match self.try_expr(&entry.value.text, entry.value.place, view, &wanted) {
                 Ok(expr) => formulas.push((entry.name.text.clone(), Formula { expr, text: entry.value.text.clone() })),
                 Err(diagnostics) => wrong.extend(diagnostics),
             }
         }
-        let missing = row.inputs.iter().zip(&row.required).find(|(input, required)| {
-            **required && !given.iter().any(|entry| entry.name.text == input.field.name)
-        });
+        let missing = row
+            .inputs
+            .iter()
+            .zip(&row.required)
+            .find(|(input, required)| **required && !given.iter().any(|entry| entry.name.text == input.field.name));
         if let Some((input, _)) = missing {
             return Err(Misfit::Missing(input.field.name.clone()));
         }
@@ -206,7 +227,8 @@ impl Builder<'_> {
                 let name = &given[index].name;
                 let world = self.world;
                 let rows = world.shapes.get(target).and_then(|shapes| shapes.get(event)).into_iter().flatten();
-                let mut known: Vec<&str> = rows.flat_map(|row| row.inputs.iter().map(|input| &*input.field.name)).collect();
+                let mut known: Vec<&str> =
+                    rows.flat_map(|row| row.inputs.iter().map(|input| &*input.field.name)).collect();
                 known.sort_unstable();
                 known.dedup();
                 let help = near::advice(&name.text, "inputs its rows take", known);
@@ -223,4 +245,27 @@ impl Builder<'_> {
             ),
         }
     }
+}
+
+/// Rows that differ in what they take. Each is tried with every expression that is given, so there is a bound; more
+/// than so many shapes of one event no person has written yet.
+fn distinct(rows: &[RowShape]) -> Vec<&RowShape> {
+    const TRIED: usize = 32;
+    let mut shapes: Vec<&RowShape> = Vec::new();
+    for row in rows {
+        let same = |other: &&RowShape| {
+            other.required == row.required
+                && other.inputs.len() == row.inputs.len()
+                && other.inputs.iter().zip(&row.inputs).all(|(a, b)| {
+                    a.field.name == b.field.name && a.field.ty == b.field.ty && a.field.nullable == b.field.nullable
+                })
+        };
+        if !shapes.iter().any(same) {
+            shapes.push(row);
+        }
+        if shapes.len() == TRIED {
+            break;
+        }
+    }
+    shapes
 }

@@ -11,11 +11,22 @@ use crate::syntax::ast::{self, At, Literal, Text};
 use crate::syntax::near;
 
 /// Type names; also names that no field may have, so that `input = { x = "name" }` is never ambiguous.
-pub(super) const TYPES: [&str; 10] = ["string", "int", "double", "bool", "time", "duration", "list", "json", "ref", "refs"];
+pub(super) const TYPES: [&str; 10] =
+    ["string", "int", "double", "bool", "time", "duration", "list", "json", "ref", "refs"];
 const ELEMENT_TYPES: [&str; 6] = ["string", "int", "double", "bool", "time", "duration"];
 /// What every record has besides its fields.
 const METADATA: [&str; 12] = [
-    "id", "state", "owner", "version", "attempt", "hold", "created_at", "updated_at", "started_at", "finished_at", "lifecycle",
+    "id",
+    "state",
+    "owner",
+    "version",
+    "attempt",
+    "hold",
+    "created_at",
+    "updated_at",
+    "started_at",
+    "finished_at",
+    "lifecycle",
     "payload",
 ];
 /// A pattern is compiled once, but its automaton must stay small.
@@ -77,10 +88,14 @@ impl Declarer<'_> {
                 Ok(value) => Some(value),
                 Err(why) => {
                     self.out.push(
-                        Diagnostic::error("invalid-default", literal.at, format!("the value of `{}` {why}", declared.name.text))
-                            .label("does not fit")
-                            .also(declared.ty.at(), "its type")
-                            .help("give a value of the field's type, within its bounds"),
+                        Diagnostic::error(
+                            "invalid-default",
+                            literal.at,
+                            format!("the value of `{}` {why}", declared.name.text),
+                        )
+                        .label("does not fit")
+                        .also(declared.ty.at(), "its type")
+                        .help("give a value of the field's type, within its bounds"),
                     );
                     return None;
                 }
@@ -142,11 +157,21 @@ impl Declarer<'_> {
                 names.push(value.text.clone());
                 continue;
             };
-            self.invalid_bound(value.at(), &format!("`{}` cannot be a value of `{}`", value.text, declared.name.text), why, "list each value once, as enum = [\"new\", \"paid\"]");
+            self.invalid_bound(
+                value.at(),
+                &format!("`{}` cannot be a value of `{}`", value.text, declared.name.text),
+                why,
+                "list each value once, as enum = [\"new\", \"paid\"]",
+            );
             return None;
         }
         if names.is_empty() {
-            self.invalid_bound(values.at, &format!("`{}` could have no value at all", declared.name.text), "no values", "list at least one value");
+            self.invalid_bound(
+                values.at,
+                &format!("`{}` could have no value at all", declared.name.text),
+                "no values",
+                "list at least one value",
+            );
             return None;
         }
         Some(Type::Enum(names.into()))
@@ -208,9 +233,13 @@ impl Declarer<'_> {
 
     fn missing(&mut self, declared: &ast::Field, key: &str, help: &str) {
         self.out.push(
-            Diagnostic::error("missing-key", declared.ty.at(), format!("`{}` needs the key `{key}`", declared.name.text))
-                .label(format!("this type needs `{key}`"))
-                .help(help),
+            Diagnostic::error(
+                "missing-key",
+                declared.ty.at(),
+                format!("`{}` needs the key `{key}`", declared.name.text),
+            )
+            .label(format!("this type needs `{key}`"))
+            .help(help),
         );
     }
 
@@ -237,7 +266,12 @@ impl Declarer<'_> {
                 && !meant
             {
                 let name = if matches!(ty, Type::Enum(_)) { "string with `enum`" } else { &declared.ty.text };
-                self.invalid_bound(at, &format!("`{key}` means nothing for the type {name}"), "without meaning here", "take it out, or choose the type it belongs to");
+                self.invalid_bound(
+                    at,
+                    &format!("`{key}` means nothing for the type {name}"),
+                    "without meaning here",
+                    "take it out, or choose the type it belongs to",
+                );
                 return None;
             }
         }
@@ -247,21 +281,17 @@ impl Declarer<'_> {
     fn bounds(&mut self, declared: &ast::Field, ty: &Type) -> Option<Bounds> {
         let mut found = Bounds::default();
         match ty {
-            Type::Int => {
-                if declared.min.is_some() || declared.max.is_some() {
-                    let min = self.int_bound(declared.min.as_ref(), i64::MIN)?;
-                    let max = self.int_bound(declared.max.as_ref(), i64::MAX)?;
-                    self.in_order(declared, min <= max)?;
-                    found.int = Some((min, max));
-                }
+            Type::Int if declared.min.is_some() || declared.max.is_some() => {
+                let min = self.int_bound(declared.min.as_ref(), i64::MIN)?;
+                let max = self.int_bound(declared.max.as_ref(), i64::MAX)?;
+                self.in_order(declared, min <= max)?;
+                found.int = Some((min, max));
             }
-            Type::Double => {
-                if declared.min.is_some() || declared.max.is_some() {
-                    let min = self.double_bound(declared.min.as_ref(), f64::MIN)?;
-                    let max = self.double_bound(declared.max.as_ref(), f64::MAX)?;
-                    self.in_order(declared, min <= max)?;
-                    found.double = Some((min, max));
-                }
+            Type::Double if declared.min.is_some() || declared.max.is_some() => {
+                let min = self.double_bound(declared.min.as_ref(), f64::MIN)?;
+                let max = self.double_bound(declared.max.as_ref(), f64::MAX)?;
+                self.in_order(declared, min <= max)?;
+                found.double = Some((min, max));
             }
             Type::Text => found.size = Some(self.sizes(declared, bounds::TEXT_CHARS)?),
             Type::Json => found.size = Some(self.sizes(declared, bounds::JSON_BYTES)?),
@@ -287,7 +317,9 @@ impl Declarer<'_> {
             match regex::RegexBuilder::new(&pattern.text).size_limit(PATTERN_AUTOMATON_BYTES).build() {
                 Ok(regex) => return Some(regex),
                 Err(regex::Error::CompiledTooBig(_)) => "it would take too much memory to match".to_owned(),
-                Err(error) => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+                Err(error) => {
+                    error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+                }
             }
         };
         self.out.push(
@@ -303,7 +335,12 @@ impl Declarer<'_> {
             None => Some(unset),
             Some(At { value: Literal::Int(int), .. }) => Some(*int),
             Some(other) => {
-                self.invalid_bound(other.at, "the bound of an int must be a whole number", other.value.kind(), "write a whole number");
+                self.invalid_bound(
+                    other.at,
+                    "the bound of an int must be a whole number",
+                    other.value.kind(),
+                    "write a whole number",
+                );
                 None
             }
         }
@@ -315,7 +352,12 @@ impl Declarer<'_> {
             Some(At { value: Literal::Double(double), .. }) => Some(*double),
             Some(At { value: Literal::Int(int), .. }) => int.to_string().parse().ok(),
             Some(other) => {
-                self.invalid_bound(other.at, "the bound of a double must be a number", other.value.kind(), "write a number, as 0.5");
+                self.invalid_bound(
+                    other.at,
+                    "the bound of a double must be a number",
+                    other.value.kind(),
+                    "write a number, as 0.5",
+                );
                 None
             }
         }
@@ -326,7 +368,12 @@ impl Declarer<'_> {
             None => Some(unset),
             Some(At { value: Literal::Int(int), .. }) if *int >= 0 => u64::try_from(*int).ok(),
             Some(other) => {
-                self.invalid_bound(other.at, "a length must be a whole number from 0 on, or a size", "not a length", "write a number, as 200, or a size, as \"8 KB\"");
+                self.invalid_bound(
+                    other.at,
+                    "a length must be a whole number from 0 on, or a size",
+                    "not a length",
+                    "write a number, as 200, or a size, as \"8 KB\"",
+                );
                 None
             }
         };
@@ -339,7 +386,12 @@ impl Declarer<'_> {
     fn in_order(&mut self, declared: &ast::Field, ordered: bool) -> Option<()> {
         if !ordered {
             let at = declared.max.as_ref().or(declared.min.as_ref()).map_or(declared.ty.at(), |bound| bound.at);
-            self.invalid_bound(at, &format!("`{}` could have no value at all", declared.name.text), "`max` is below `min`", "make `max` at least as large as `min`");
+            self.invalid_bound(
+                at,
+                &format!("`{}` could have no value at all", declared.name.text),
+                "`max` is below `min`",
+                "make `max` at least as large as `min`",
+            );
             return None;
         }
         Some(())

@@ -64,9 +64,13 @@ fn stages(files: &Files, out: &mut Vec<Diagnostic>) -> Option<Definitions> {
 fn read(files: &Files, out: &mut Vec<Diagnostic>) -> Vec<Source> {
     if files.files.len() > bounds::FILES {
         out.push(
-            Diagnostic::error("too-many-files", Span::default(), format!("{} files are too many at once", files.files.len()))
-                .label("the first of them")
-                .help(format!("give at most {} files together", bounds::FILES)),
+            Diagnostic::error(
+                "too-many-files",
+                Span::default(),
+                format!("{} files are too many at once", files.files.len()),
+            )
+            .label("the first of them")
+            .help(format!("give at most {} files together", bounds::FILES)),
         );
         return Vec::new();
     }
@@ -77,18 +81,26 @@ fn read(files: &Files, out: &mut Vec<Diagnostic>) -> Vec<Source> {
         let Some(source) = parse(index, file, out) else { continue };
         if source.lifecycle.text.starts_with("onceward.") {
             out.push(
-                Diagnostic::error("reserved-lifecycle", source.lifecycle.at(), "names in `onceward.` belong to the built-in lifecycles")
-                    .label("reserved")
-                    .help("name it after your own system, as \"document.job\""),
+                Diagnostic::error(
+                    "reserved-lifecycle",
+                    source.lifecycle.at(),
+                    "names in `onceward.` belong to the built-in lifecycles",
+                )
+                .label("reserved")
+                .help("name it after your own system, as \"document.job\""),
             );
             continue;
         }
         if let Some(first) = sources.iter().find(|other| other.lifecycle.text == source.lifecycle.text) {
             out.push(
-                Diagnostic::error("duplicate-lifecycle", source.lifecycle.at(), format!("`{}` is declared twice", source.lifecycle.text))
-                    .label("a second time")
-                    .also(first.lifecycle.at(), "the first time")
-                    .help("give one of the two another name, or leave one file out"),
+                Diagnostic::error(
+                    "duplicate-lifecycle",
+                    source.lifecycle.at(),
+                    format!("`{}` is declared twice", source.lifecycle.text),
+                )
+                .label("a second time")
+                .also(first.lifecycle.at(), "the first time")
+                .help("give one of the two another name, or leave one file out"),
             );
             continue;
         }

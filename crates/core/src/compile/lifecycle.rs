@@ -9,8 +9,7 @@ use crate::bounds;
 use crate::diagnostic::Diagnostic;
 use crate::expr::{self, Scope, Signature, Signatures, Want};
 use crate::model::{
-    Access, By, Clash, Clock, ErrorTable, Field, Formula, KeyPart, Lifecycle, Limit, Link, LinkSource, Lookup, PayloadBounds,
-    Ready, State, StateIx, StateSet, Type, Typed, Unique, Who,
+    Clock, ErrorTable, Field, Formula, Lifecycle, PayloadBounds, Ready, State, StateIx, StateSet, Type, Typed,
 };
 use crate::syntax::ast::{self, Source, Text};
 use crate::syntax::near;
@@ -25,6 +24,7 @@ pub(super) struct World {
 
 /// The names an expression may use besides `record`.
 #[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a name that may be visible by itself")]
 pub(super) struct View<'v> {
     pub(super) input: Option<&'v [Field]>,
     pub(super) result: bool,
@@ -36,6 +36,9 @@ pub(super) struct View<'v> {
     pub(super) now: bool,
 }
 
+/// A link's name, the lifecycles of its records, and its bound.
+type LinkScope = (Arc<str>, Vec<Arc<str>>, Option<u32>);
+
 pub(super) struct Builder<'a> {
     pub(super) source: &'a Source,
     pub(super) own: &'a Signature,
@@ -43,7 +46,9 @@ pub(super) struct Builder<'a> {
     pub(super) checks: Vec<(Arc<str>, Vec<Field>)>,
     pub(super) result: Option<Vec<Field>>,
     lookups: Vec<(Arc<str>, Arc<str>)>,
-    links: Vec<(Arc<str>, Vec<Arc<str>>, Option<u32>)>,
+    links: Vec<LinkScope>,
+    /// Paths that cannot be null in the rest of the row, because its guard or its refusals say so.
+    pub(super) known: Vec<expr::Path>,
     pub(super) out: Vec<Diagnostic>,
 }
 
@@ -67,7 +72,17 @@ pub(super) const fn want(ty: Type, nullable: bool) -> Want {
 
 impl<'a> Builder<'a> {
     pub(super) fn new(source: &'a Source, own: &'a Signature, world: &'a World) -> Self {
-        Self { source, own, world, checks: Vec::new(), result: None, lookups: Vec::new(), links: Vec::new(), out: Vec::new() }
+        Self {
+            source,
+            own,
+            world,
+            checks: Vec::new(),
+            result: None,
+            lookups: Vec::new(),
+            links: Vec::new(),
+            known: Vec::new(),
+            out: Vec::new(),
+        }
     }
 
     /// The whole lifecycle, without its hash. Only to be used where nothing was reported.
@@ -106,7 +121,12 @@ impl<'a> Builder<'a> {
             lookups,
             who: self.who(),
             access: self.access(),
-            payload: self.world.payloads.get(&source.lifecycle.text).copied().unwrap_or(PayloadBounds { min: 0, max: 0 }),
+            payload: self
+                .world
+                .payloads
+                .get(&source.lifecycle.text)
+                .copied()
+                .unwrap_or(PayloadBounds { min: 0, max: 0 }),
             links,
             events,
         };
@@ -132,7 +152,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub(super) fn try_expr(&self, text: &str, place: expr::Place, view: View, want: &Want) -> Result<expr::Expr, Vec<Diagnostic>> {
+    pub(super) fn try_expr(
+        &self,
+        text: &str,
+        place: expr::Place,
+        view: View,
+        want: &Want,
+    ) -> Result<expr::Expr, Vec<Diagnostic>> {
         let scope = Scope {
             signatures: &self.world.signatures,
             own: self.own,
@@ -145,7 +171,19 @@ impl<'a> Builder<'a> {
             actor: view.actor,
             now: view.now,
         };
-        expr::compile(text, place, &scope, want)
+        let failed = match expr::compile(text, place, &scope, want) {
+            Ok(expr) => return Ok(expr),
+            Err(diagnostics) => diagnostics,
+        };
+        // A path that may be null by its type will do where the row has made sure that it is not.
+        if let Want::Fits(Typed { ty, nullable: false }) = want
+            && let Ok(mut expr) = expr::compile(text, place, &scope, &self::want(ty.clone(), true))
+            && matches!(&expr.kind, expr::Kind::Read(path) if self.known.contains(path))
+        {
+            expr.typed.nullable = false;
+            return Ok(expr);
+        }
+        Err(failed)
     }
 
     pub(super) fn formula(&mut self, text: &Text, view: View, want: &Want) -> Option<Formula> {
@@ -170,7 +208,7 @@ impl<'a> Builder<'a> {
         found.and_then(|at| StateIx::try_from(at).ok())
     }
 
-    fn state_set(&mut self, names: &[Text]) -> StateSet {
+    pub(super) fn state_set(&mut self, names: &[Text]) -> StateSet {
         names.iter().filter_map(|name| self.state(name)).collect()
     }
 
@@ -245,228 +283,6 @@ impl<'a> Builder<'a> {
             return None;
         }
         Some(slot)
-    }
-
-    fn links(&mut self) -> Vec<Link> {
-        let source = self.source;
-        let mut links = Vec::new();
-        for link in &source.links {
-            let from = link.from.iter().filter_map(|from| self.link_source(from)).collect();
-            links.push(Link { name: link.name.text.clone(), from, max: link.max.map(|max| max.value), at: link.name.at() });
-        }
-        links
-    }
-
-    fn link_source(&mut self, from: &Text) -> Option<LinkSource> {
-        let Some((lifecycle, field)) = from.text.rsplit_once('.') else {
-            self.link_problem(from, "it names no field", None);
-            return None;
-        };
-        let named = |range: std::ops::Range<usize>| Text {
-            text: from.text[range.clone()].into(),
-            place: expr::Place { whole: from.part(range), content: None },
-        };
-        if !self.declarer().lifecycle(&named(0..lifecycle.len())) {
-            return None;
-        }
-        let world = self.world;
-        let signature = world.signatures.get(lifecycle)?;
-        let slot = shape::slot(signature, &named(lifecycle.len() + 1..from.text.len()), &mut self.out)?;
-        let declared = &signature.fields[usize::from(slot)];
-        let target = match &declared.ty {
-            Type::List(of) => of,
-            other => other,
-        };
-        if !matches!(target, Type::Ref(to) if to.contains(&self.own.name)) {
-            self.link_problem(from, &format!("that field does not point to {}", self.own.name), Some(declared.at));
-            return None;
-        }
-        Some(LinkSource { lifecycle: lifecycle.into(), field: field.into() })
-    }
-
-    fn link_problem(&mut self, from: &Text, why: &str, declared: Option<crate::diagnostic::Span>) {
-        let mut diagnostic = Diagnostic::error("not-a-link", from.at(), format!("`{}` cannot be followed: {why}", from.text))
-            .label("not a ref to this lifecycle")
-            .help("name a `ref` or `refs` field of another lifecycle that may point here, as \"relay.submission.job\"");
-        if let Some(declared) = declared {
-            diagnostic = diagnostic.also(declared, "declared here");
-        }
-        self.report(diagnostic);
-    }
-
-    fn lookups(&mut self) -> Vec<Lookup> {
-        let source = self.source;
-        let mut lookups = Vec::new();
-        for lookup in &source.lookups {
-            if !self.declarer().lifecycle(&lookup.to) {
-                continue;
-            }
-            let world = self.world;
-            let Some(target) = world.signatures.get(&lookup.to.text) else { continue };
-            let Some(field) = target.key.as_ref().and_then(|key| target.fields.iter().find(|field| field.name == *key)) else {
-                self.report(
-                    Diagnostic::error("no-natural-key", lookup.to.at(), format!("{} has no natural key", target.name))
-                        .label("nothing to find its records by")
-                        .help("give that lifecycle a `key`, or keep a `ref` field here"),
-                );
-                continue;
-            };
-            let ty = match &field.ty {
-                Type::Enum(_) => Type::Text,
-                other => other.clone(),
-            };
-            let view = View { actor: true, ..View::default() };
-            let Some(key) = self.formula(&lookup.key, view, &want(ty, true)) else { continue };
-            lookups.push(Lookup { name: lookup.name.text.clone(), lifecycle: target.name.clone(), key, at: lookup.name.at() });
-        }
-        lookups
-    }
-
-    pub(super) fn key_parts(&mut self, on: &[Text]) -> Vec<KeyPart> {
-        let mut parts = Vec::new();
-        for name in on {
-            let part = if &*name.text == "owner" {
-                Some(KeyPart::Owner)
-            } else {
-                shape::slot(self.own, name, &mut self.out).map(KeyPart::Field)
-            };
-            if let Some(part) = part {
-                if parts.contains(&part) {
-                    self.report(
-                        Diagnostic::error("duplicate-part", name.at(), format!("`{}` stands in the key twice", name.text))
-                            .label("a second time")
-                            .help("keep it once"),
-                    );
-                }
-                parts.push(part);
-            }
-        }
-        parts
-    }
-
-    pub(super) fn empty_key(&mut self, at: crate::diagnostic::Span, message: &str) {
-        self.report(
-            Diagnostic::error("empty-key", at, message).label("`on` is empty").help("list the fields that make the key"),
-        );
-    }
-
-    fn uniques(&mut self, key: Option<crate::model::Slot>) -> Vec<Unique> {
-        let source = self.source;
-        let mut uniques = Vec::new();
-        if let (Some(slot), Some(name)) = (key, &source.key) {
-            uniques.push(Unique {
-                name: "key".into(),
-                on: vec![KeyPart::Field(slot)],
-                within: None,
-                clash: Clash::Refuse { status: 409, code: "key_taken".into() },
-                rules: Vec::new(),
-                at: name.at(),
-            });
-        }
-        for unique in &source.uniques {
-            if &*unique.name.text == "key" {
-                self.declarer().reserved_name(&unique.name, "a unique", "it is the natural key's");
-            }
-            if unique.on.is_empty() {
-                self.empty_key(unique.name.at(), "a unique on nothing would allow one record in all");
-            }
-            let clash = match &unique.clash {
-                ast::Clash::Return => Clash::Return,
-                ast::Clash::Refuse(answer) => Clash::Refuse { status: answer.status, code: answer.code.clone() },
-            };
-            uniques.push(Unique {
-                name: unique.name.text.clone(),
-                on: self.key_parts(&unique.on),
-                within: unique.within.as_ref().map(|states| self.state_set(states)),
-                clash,
-                rules: unique.rules.clone(),
-                at: unique.name.at(),
-            });
-        }
-        uniques
-    }
-
-    fn limits(&mut self) -> Vec<Limit> {
-        let source = self.source;
-        let mut limits = Vec::new();
-        for limit in &source.limits {
-            if let (Some(within), Some(per)) = (&limit.within, &limit.per) {
-                self.report(
-                    Diagnostic::error("conflicting-keys", per.at, "a limit counts records in states or creations per window, not both")
-                        .label("`per` here")
-                        .also(within.at, "`in` here")
-                        .help("make two limits of it"),
-                );
-            }
-            let view = View { actor: true, now: true, lookups: true, links: true, ..View::default() };
-            let on = self.key_parts(&limit.on);
-            let within = limit.within.as_ref().map(|states| self.state_set(&states.value));
-            let Some(max) = self.formula(&limit.max, view, &want(Type::Int, false)) else { continue };
-            limits.push(Limit {
-                name: limit.name.text.clone(),
-                on,
-                within,
-                per: limit.per.map(|per| per.value),
-                max,
-                status: limit.clash.status,
-                code: limit.clash.code.clone(),
-                rules: limit.rules.clone(),
-                at: limit.name.at(),
-            });
-        }
-        limits
-    }
-
-    fn who(&mut self) -> Vec<Who> {
-        let source = self.source;
-        let view = View { actor: true, now: true, lookups: true, links: true, ..View::default() };
-        let mut callers = Vec::new();
-        for who in &source.who {
-            let Some(formula) = self.formula(&who.is, view, &want(Type::Bool, false)) else { continue };
-            callers.push(Who { name: who.name.text.clone(), formula, rules: who.rules.clone() });
-        }
-        callers
-    }
-
-    fn access(&mut self) -> Vec<Access> {
-        let source = self.source;
-        let Some(read) = &source.access else { return vec![Access::By(By::Owner)] };
-        let mut access = Vec::new();
-        for name in read {
-            match &*name.text {
-                "anyone" => access.push(Access::Anyone),
-                _ => access.extend(self.caller(name, &["owner", "operator", "anyone"]).map(Access::By)),
-            }
-        }
-        access
-    }
-
-    /// A caller by name: one that every lifecycle knows, as far as it is allowed here, or an entry of `[who]`.
-    pub(super) fn caller(&mut self, name: &Text, allowed: &[&str]) -> Option<By> {
-        let text: &str = &name.text;
-        let known = match text {
-            "owner" => Some(By::Owner),
-            "operator" => Some(By::Operator),
-            "worker" => Some(By::Worker),
-            "record" => Some(By::Record),
-            _ => None,
-        };
-        if let Some(by) = known
-            && allowed.contains(&text)
-        {
-            return Some(by);
-        }
-        let found = self.source.who.iter().position(|who| *who.name.text == *text);
-        if found.is_none() {
-            let callers = allowed.iter().copied().chain(self.source.who.iter().map(|who| &*who.name.text));
-            let help = near::advice(text, "callers that may stand here", callers);
-            self.report(
-                Diagnostic::error("unknown-caller", name.at(), format!("`{text}` is nobody that may stand here"))
-                    .label("not a caller")
-                    .help(help),
-            );
-        }
-        found.and_then(|at| u16::try_from(at).ok()).map(By::Who)
     }
 }
 

@@ -23,14 +23,17 @@ pub(super) fn value(literal: &Literal, ty: &Type, bounds: &Bounds) -> Result<Val
             }
             Value::Text(text.text.clone())
         }
-        (Type::Time, Literal::Text(text)) => Value::Time(text.text.parse().map_err(|_| "is not a time in RFC 3339".to_owned())?),
+        (Type::Time, Literal::Text(text)) => {
+            Value::Time(text.text.parse().map_err(|_| "is not a time in RFC 3339".to_owned())?)
+        }
         (Type::Duration, Literal::Text(text)) => {
             Value::Duration(text.text.parse().map_err(|_| "is not a duration, as \"30s\"".to_owned())?)
         }
         (Type::List(of), Literal::List(items)) => {
             let plain = Bounds::default();
             let element = bounds.element.as_deref().unwrap_or(&plain);
-            let items: Result<Arc<[Value]>, String> = items.iter().map(|item| self::value(&item.value, of, element)).collect();
+            let items: Result<Arc<[Value]>, String> =
+                items.iter().map(|item| self::value(&item.value, of, element)).collect();
             Value::List(items?)
         }
         (Type::Json | Type::Ref(_), _) => return Err("is not possible: this type has no literals".into()),

@@ -3,11 +3,14 @@
 
 mod account;
 mod asks;
+mod callers;
 mod cause;
 mod declared;
 mod files;
 mod hash;
+mod keys;
 mod lifecycle;
+mod links;
 mod literal;
 mod placement;
 mod row;

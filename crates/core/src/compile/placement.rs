@@ -16,10 +16,14 @@ impl Builder<'_> {
         for (key, at) in others {
             if let (Some(at), Some(end)) = (at, state.is_final) {
                 self.report(
-                    Diagnostic::error("conflicting-keys", at, format!("`{name}` is final: `{key}` means nothing there"))
-                        .label(format!("`{key}` here"))
-                        .also(end, "`final` here")
-                        .help("keep one of them"),
+                    Diagnostic::error(
+                        "conflicting-keys",
+                        at,
+                        format!("`{name}` is final: `{key}` means nothing there"),
+                    )
+                    .label(format!("`{key}` here"))
+                    .also(end, "`final` here")
+                    .help("keep one of them"),
                 );
             }
         }
@@ -58,9 +62,13 @@ impl Builder<'_> {
         let creates = |event: &Event| EventKind::of(&event.name.text) == EventKind::Create && !event.rows.is_empty();
         if !source.states.is_empty() && !source.events.iter().any(creates) {
             self.report(
-                Diagnostic::error("no-create-row", source.lifecycle.at(), format!("no record of {} can come into being", self.own.name))
-                    .label("no create row")
-                    .help("add a row under [[on.create]] with go = \"-> A\""),
+                Diagnostic::error(
+                    "no-create-row",
+                    source.lifecycle.at(),
+                    format!("no record of {} can come into being", self.own.name),
+                )
+                .label("no create row")
+                .help("add a row under [[on.create]] with go = \"-> A\""),
             );
         }
         for event in &source.events {
@@ -108,13 +116,21 @@ impl Builder<'_> {
         } else {
             for (key, at) in timing {
                 if let Some(at) = at {
-                    self.misplaced(at, &format!("`{key}` cannot stand under `{name}`"), "only timers have a time", "move the row under [[on.time]]");
+                    self.misplaced(
+                        at,
+                        &format!("`{key}` cannot stand under `{name}`"),
+                        "only timers have a time",
+                        "move the row under [[on.time]]",
+                    );
                 }
             }
         }
         if (kind == EventKind::Create) != row.go.creates() {
             let (message, help) = if row.go.creates() {
-                (format!("a row under `{name}` cannot create a record"), "name the states it answers in, or move it under [[on.create]]")
+                (
+                    format!("a row under `{name}` cannot create a record"),
+                    "name the states it answers in, or move it under [[on.create]]",
+                )
             } else {
                 ("a row under `create` starts from nothing".to_owned(), "write go = \"-> A\"")
             };
@@ -144,10 +160,14 @@ impl Builder<'_> {
         }
         if let Some(reserved) = declared(&to.value).and_then(|state| state.reserved) {
             self.report(
-                Diagnostic::error("reserved-reached", to.at, format!("`{}` is reserved: no row may go there", to.value))
-                    .label("would be reached")
-                    .also(reserved, "declared reserved here")
-                    .help("drop `reserved` once the state is in use"),
+                Diagnostic::error(
+                    "reserved-reached",
+                    to.at,
+                    format!("`{}` is reserved: no row may go there", to.value),
+                )
+                .label("would be reached")
+                .also(reserved, "declared reserved here")
+                .help("drop `reserved` once the state is in use"),
             );
         }
     }

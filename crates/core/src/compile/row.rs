@@ -4,9 +4,12 @@ use super::asks::{self, Reads};
 use super::lifecycle::{Builder, View, want};
 use super::shape::{self, RowShape};
 use crate::diagnostic::Diagnostic;
-use crate::expr::{Expr, Kind};
-use crate::model::{AccountRef, Amount, By, Event, EventKind, Field, Formula, Refuse, Row, Slot, StateSet, TemplatePart, Timing, Type, Typed};
-use crate::syntax::ast::{self, Text};
+use crate::expr::{self, Expr, Kind};
+use crate::model::{
+    AccountRef, Amount, By, Event, EventKind, Field, Formula, Refuse, Row, Slot, StateSet, TemplatePart, Timing, Type,
+    Typed,
+};
+use crate::syntax::ast;
 use crate::time::Duration;
 use crate::value::Value;
 
@@ -40,8 +43,7 @@ impl Builder<'_> {
             input: matches!(kind, EventKind::Called | EventKind::Create).then_some(inputs),
             result: kind == EventKind::Commit,
             error: kind == EventKind::Fail,
-            // A check may stay unanswered; what the engine fires by itself cannot wait for one.
-            checks: matches!(kind, EventKind::Called | EventKind::Create | EventKind::Commit),
+            checks: true,
             lookups: true,
             links: true,
             actor: true,
@@ -49,12 +51,17 @@ impl Builder<'_> {
         };
         let from: StateSet = row.go.from.iter().filter_map(|state| self.state_at(&state.value, state.at)).collect();
         let to = row.go.to.as_ref().and_then(|state| self.state_at(&state.value, state.at));
+        // Evaluated on entering, long before the guard: nothing that the guard says holds for it.
+        let timing = self.timing(row);
+        let when = row.when.as_ref().and_then(|when| self.formula(when, view, &want(Type::Bool, false)));
+        self.learn(when.as_ref(), true);
+        let refuse = self.refuse(&row.refuse, view);
         let mut compiled = Row {
             from,
             to,
             by: self.by(row),
-            when: row.when.as_ref().and_then(|when| self.formula(when, view, &want(Type::Bool, false))),
-            refuse: self.refuse(&row.refuse, view),
+            when,
+            refuse,
             inputs: shape.inputs.clone(),
             set: self.set(&row.set, view),
             moves: self.moves(&row.moves, view),
@@ -62,7 +69,7 @@ impl Builder<'_> {
             require: self.causes(&row.require, view),
             cascade: self.causes(&row.cascade, view),
             deliver: self.deliveries(&row.deliver, view),
-            timing: self.timing(row),
+            timing,
             audit: row.audit.as_ref().map(|audit| audit.text.clone()),
             rules: row.rules.clone(),
             checks: Vec::new(),
@@ -73,7 +80,31 @@ impl Builder<'_> {
             self.every_field_has_a_value(row);
         }
         compiled.checks = checks_read(&compiled);
+        self.known.clear();
+        self.can_wait(kind, &compiled);
         compiled
+    }
+
+    /// What the rest of the row may rely on: a guard was true, a reason to refuse was not.
+    fn learn(&mut self, condition: Option<&Formula>, truth: bool) {
+        let facts = condition.map_or_else(Vec::new, |formula| expr::learned(&formula.expr, Some(truth)));
+        self.known.extend(facts);
+    }
+
+    /// A check may stay unanswered; what the engine fires by itself cannot wait for one.
+    fn can_wait(&mut self, kind: EventKind, row: &Row) {
+        if matches!(kind, EventKind::Called | EventKind::Create | EventKind::Commit) {
+            return;
+        }
+        for check in &row.checks {
+            let Some((name, _)) = self.checks.get(usize::from(*check)) else { continue };
+            let message = format!("a row that the engine fires cannot read the check `{name}`");
+            self.report(
+                Diagnostic::error("misplaced", row.at, message)
+                    .label("nobody is there to wait for the answer")
+                    .help("ask in an earlier row that somebody calls, and keep the answer in a field"),
+            );
+        }
     }
 
     fn by(&mut self, row: &ast::Row) -> Vec<By> {
@@ -85,8 +116,11 @@ impl Builder<'_> {
                     .help("name callers, or drop `by` to allow any key that may write"),
             );
         }
-        let allowed: &[&str] =
-            if self.source.work.is_some() { &["owner", "operator", "worker", "record"] } else { &["owner", "operator", "record"] };
+        let allowed: &[&str] = if self.source.work.is_some() {
+            &["owner", "operator", "worker", "record"]
+        } else {
+            &["owner", "operator", "record"]
+        };
         by.value.iter().filter_map(|name| self.caller(name, allowed)).collect()
     }
 
@@ -94,6 +128,7 @@ impl Builder<'_> {
         let mut refuse = Vec::new();
         for entry in entries {
             let Some(condition) = self.formula(&entry.condition, view, &want(Type::Bool, false)) else { continue };
+            self.learn(Some(&condition), false);
             refuse.push(Refuse {
                 condition,
                 status: entry.answer.status,
@@ -130,10 +165,17 @@ impl Builder<'_> {
                 continue;
             }
             self.report(
-                Diagnostic::error("field-without-value", row.go.at, format!("a record created here would have no `{}`", field.name))
-                    .label("neither takes nor sets it")
-                    .also(field.at, "declared without `default` or `optional`")
-                    .help(format!("add \"{}\" to `take`, set it, or declare it `optional` or with a `default`", field.name)),
+                Diagnostic::error(
+                    "field-without-value",
+                    row.go.at,
+                    format!("a record created here would have no `{}`", field.name),
+                )
+                .label("neither takes nor sets it")
+                .also(field.at, "declared without `default` or `optional`")
+                .help(format!(
+                    "add \"{}\" to `take`, set it, or declare it `optional` or with a `default`",
+                    field.name
+                )),
             );
         }
     }
@@ -143,27 +185,26 @@ impl Builder<'_> {
             return self.time_field(field).map(Timing::At);
         }
         let after = row.after.as_ref()?;
-        if let Some(length) = self.written_duration(after)? {
-            let typed = Typed { ty: Type::Duration, nullable: false };
-            let expr = Expr { kind: Kind::Const(Value::Duration(length)), typed, at: after.at() };
-            return Some(Timing::After(Formula { expr, text: after.text.clone() }));
-        }
-        self.formula(after, View::default(), &want(Type::Duration, false)).map(Timing::After)
-    }
-
-    /// A duration literal; `Some(None)` where the text is an expression.
-    fn written_duration(&mut self, text: &Text) -> Option<Option<Duration>> {
-        match text.text.parse::<Duration>() {
-            Ok(length) => Some(Some(length)),
-            Err(_) if text.text.starts_with(|c: char| c.is_ascii_digit()) => {
+        match after.text.parse::<Duration>() {
+            Ok(length) => {
+                let typed = Typed { ty: Type::Duration, nullable: false };
+                let expr = Expr { kind: Kind::Const(Value::Duration(length)), typed, at: after.at() };
+                Some(Timing::After(Formula { expr, text: after.text.clone() }))
+            }
+            // No expression that gives a duration starts with a digit.
+            Err(_) if after.text.starts_with(|c: char| c.is_ascii_digit()) => {
                 self.report(
-                    Diagnostic::error("invalid-duration", text.at(), format!("`{}` cannot be a duration here", text.text))
-                        .label("a number and a unit are needed")
-                        .help("write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\""),
+                    Diagnostic::error(
+                        "invalid-duration",
+                        after.at(),
+                        format!("`{}` cannot be a duration here", after.text),
+                    )
+                    .label("a number and a unit are needed")
+                    .help("write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\""),
                 );
                 None
             }
-            Err(_) => Some(None),
+            Err(_) => self.formula(after, View::default(), &want(Type::Duration, false)).map(Timing::After),
         }
     }
 }

@@ -24,7 +24,9 @@ impl RowShape {
     pub(super) fn scope(&self) -> Vec<Field> {
         let optional = self.required.iter().map(|required| !required);
         let inputs = self.inputs.iter().zip(optional);
-        inputs.map(|(input, optional)| Field { nullable: input.field.nullable || optional, ..input.field.clone() }).collect()
+        inputs
+            .map(|(input, optional)| Field { nullable: input.field.nullable || optional, ..input.field.clone() })
+            .collect()
     }
 }
 
@@ -42,16 +44,16 @@ pub(super) fn signature(source: &Source, declarer: &mut Declarer) -> Option<Sign
 }
 
 pub(super) fn shapes(source: &Source, signature: &Signature, declarer: &mut Declarer) -> Shapes {
-    let mut shapes = Shapes::new();
+    let mut found = Shapes::new();
     for event in &source.events {
         let creates = EventKind::of(&event.name.text) == EventKind::Create;
-        let rows = event.rows.iter().map(|row| shape(row, creates, signature, declarer)).collect();
-        shapes.insert(event.name.text.clone(), rows);
+        let rows = event.rows.iter().map(|row| row_shape(row, creates, signature, declarer)).collect();
+        found.insert(event.name.text.clone(), rows);
     }
-    shapes
+    found
 }
 
-fn shape(row: &Row, creates: bool, signature: &Signature, declarer: &mut Declarer) -> RowShape {
+fn row_shape(row: &Row, creates: bool, signature: &Signature, declarer: &mut Declarer) -> RowShape {
     let mut shape = RowShape { inputs: Vec::new(), required: Vec::new() };
     for name in row.take.iter().flat_map(|take| &take.value) {
         let Some(slot) = slot(signature, name, declarer.out) else { continue };
@@ -63,10 +65,16 @@ fn shape(row: &Row, creates: bool, signature: &Signature, declarer: &mut Declare
         let set = row.set.iter().find(|given| given.name.text == name.text);
         if let Some(set) = set {
             declarer.out.push(
-                Diagnostic::error("take-and-set", name.at(), format!("`{}` is both taken and set by this row", name.text))
-                    .label("taken from the caller here")
-                    .also(set.name.at(), "set here")
-                    .help("drop one; to compute from what the caller gives, declare an `input` and `set` the field from it"),
+                Diagnostic::error(
+                    "take-and-set",
+                    name.at(),
+                    format!("`{}` is both taken and set by this row", name.text),
+                )
+                .label("taken from the caller here")
+                .also(set.name.at(), "set here")
+                .help(
+                    "drop one; to compute from what the caller gives, declare an `input` and `set` the field from it",
+                ),
             );
         }
         if repeated(&shape, name, declarer.out) {
@@ -87,26 +95,30 @@ fn shape(row: &Row, creates: bool, signature: &Signature, declarer: &mut Declare
 }
 
 /// A declaration, a type's name, or the name of a field of the record whose type and bounds it has.
-fn input_field(declared: &ast::Field, signature: &Signature, declarer: &mut Declarer) -> Option<Field> {
-    if !declared.short || TYPES.contains(&&*declared.ty.text) {
-        return declarer.field(declared);
+fn input_field(input: &ast::Field, signature: &Signature, declarer: &mut Declarer) -> Option<Field> {
+    if !input.short || TYPES.contains(&&*input.ty.text) {
+        return declarer.field(input);
     }
-    let Some(like) = signature.fields.iter().find(|field| field.name == declared.ty.text) else {
+    let Some(like) = signature.fields.iter().find(|field| field.name == input.ty.text) else {
         let known = TYPES.into_iter().chain(signature.fields.iter().map(|field| &*field.name));
-        let help = near::advice(&declared.ty.text, "types and fields", known);
+        let help = near::advice(&input.ty.text, "types and fields", known);
         declarer.out.push(
-            Diagnostic::error("unknown-type", declared.ty.at(), format!("`{}` is neither a type nor a field", declared.ty.text))
-                .label("not known")
-                .help(help),
+            Diagnostic::error(
+                "unknown-type",
+                input.ty.at(),
+                format!("`{}` is neither a type nor a field", input.ty.text),
+            )
+            .label("not known")
+            .help(help),
         );
         return None;
     };
     Some(Field {
-        name: declared.name.text.clone(),
+        name: input.name.text.clone(),
         nullable: false,
         default: None,
         constant: false,
-        at: declared.name.at(),
+        at: input.name.at(),
         ..like.clone()
     })
 }

@@ -21,7 +21,8 @@ impl Builder<'_> {
         let work = self.source.work.as_ref()?;
         let told = View { now: true, ..View::default() };
         let stop = work.stop.as_ref().and_then(|stop| self.formula(stop, told, &want(Type::Bool, false)));
-        let priority = work.priority.as_ref().and_then(|text| self.formula(text, View::default(), &want(Type::Int, false)));
+        let priority =
+            work.priority.as_ref().and_then(|text| self.formula(text, View::default(), &want(Type::Int, false)));
         let key = work.key.as_ref().map(|key| self.work_key(work, key));
         Some(Work {
             lease: work.lease,

@@ -22,5 +22,5 @@ pub use changes::{
 };
 pub use operation::{Answer, Call, Create, ErrorReport, Operation};
 pub use run::decide;
-pub use snapshot::{CountKey, Key, LinkKey, QueueKey, Snapshot, UniqueKey, queue_of};
+pub use snapshot::{CountKey, Key, LinkKey, QueueKey, Snapshot, UniqueKey, key_parts, queue_of};
 pub use timers::{is_due, next_due};

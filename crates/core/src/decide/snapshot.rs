@@ -223,7 +223,7 @@ fn targets(value: &Value) -> Vec<RecordId> {
 }
 
 /// The parts of a record's key; `None` where one of them is null: no key.
-pub(super) fn key_parts(record: &Record, on: &[KeyPart]) -> Option<Vec<Arc<str>>> {
+pub fn key_parts(record: &Record, on: &[KeyPart]) -> Option<Vec<Arc<str>>> {
     on.iter()
         .map(|part| match part {
             KeyPart::Owner => Some(format!("s{}", record.owner).into()),

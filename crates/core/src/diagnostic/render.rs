@@ -192,7 +192,8 @@ fn source_lines(out: &mut String, file: &File, marks: &[&Mark], gutter: usize, s
     let mut at = 0;
     while at < marks.len() {
         let line = file.line(marks[at].at.start as usize);
-        let same = marks[at..].iter().take_while(|mark| file.line(mark.at.start as usize).number == line.number).count();
+        let same =
+            marks[at..].iter().take_while(|mark| file.line(mark.at.start as usize).number == line.number).count();
         if shown.is_some_and(|before| line.number > before + 1) {
             let _ = writeln!(out, "{}", paint.frame("..."));
         }
@@ -239,7 +240,8 @@ impl Window {
 
     /// Columns before the underline, and its width; a part beyond the window or the line's end is cut.
     fn underline(&self, line: &Line, at: Span) -> (usize, usize) {
-        let within = |byte: u32| floor(line.text, (byte as usize).saturating_sub(line.start)).clamp(self.start, self.end);
+        let within =
+            |byte: u32| floor(line.text, (byte as usize).saturating_sub(line.start)).clamp(self.start, self.end);
         let (start, end) = (within(at.start), within(at.end.max(at.start)));
         let lead = usize::from(self.start > 0);
         (lead + columns(&line.text[self.start..start]), columns(&line.text[start..end.max(start)]).max(1))
@@ -310,7 +312,11 @@ mod tests {
     fn odd_places_are_shown_without_panic() {
         assert!(shown("", 0..0).contains("1 | \n  | ^ here"));
         assert!(shown("ab", 2..9).contains("a.toml:1:3\n"));
-        assert!(shown("\t日本 = x\r\n", 8..12).contains("1 |     日本 = x\n  |          ^^^^ here"), "{}", shown("\t日本 = x\r\n", 8..12));
+        assert!(
+            shown("\t日本 = x\r\n", 8..12).contains("1 |     日本 = x\n  |          ^^^^ here"),
+            "{}",
+            shown("\t日本 = x\r\n", 8..12)
+        );
         assert!(shown("é = 1", 1..2).contains("a.toml:1:1\n"));
         let long = format!("x = \"{}needle{}\"", "a".repeat(5_000), "b".repeat(5_000));
         let at = long.find("needle").unwrap();

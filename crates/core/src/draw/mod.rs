@@ -1,1 +1,26 @@
-//! Under construction.
+//! Pictures of a lifecycle: [`mermaid`] for pages that render it, [`svg`] drawn here without browser, network or
+//! layout program. Both are functions of the compiled lifecycle alone and give the same text every time.
+//!
+//! The drawing goes in steps, one file each: what a row says ([`words`]), which nodes and edges there are
+//! ([`graph`]), rank, order, place, route, render. Lifecycle files come from untrusted authors, so every step is
+//! bounded and every text is cut, measured and escaped ([`text`]).
+
+mod graph;
+mod layers;
+mod legend;
+mod mermaid;
+mod order;
+mod place;
+mod plate;
+mod rank;
+mod render;
+mod route;
+mod style;
+mod text;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use mermaid::mermaid;
+pub use render::svg;

@@ -34,19 +34,38 @@ pub(super) enum What {
     Call { name: Arc<str>, name_at: Range<usize>, target: Option<Box<Node>>, arguments: Vec<Node> },
 }
 
+/// The parser's stack. It takes some 200 KB for each bracket inside another where it is not optimised, so that eight of
+/// them would overflow the 2 MB of an ordinary thread; the 32 that are allowed need about 6 MB. Only pages that are
+/// touched are ever paid for.
+const STACK_BYTES: usize = 24 * 1024 * 1024;
+
+/// Parse on a stack that is known to be large enough. A panic of the parser ends there too, as a refusal of the text.
 pub(super) fn parse(text: &str) -> Result<Node, Bad> {
     let tokens = lex::read(text)?;
+    let unread = || {
+        Bad::new("bad-expression", 0..text.len(), "the expression cannot be read", "write it in a simpler way")
+    };
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
+        let parsed = worker.spawn_scoped(scope, || parse_here(text, &tokens)).map_err(|_| unread())?;
+        parsed.join().unwrap_or_else(|_| Err(unread()))
+    })
+}
+
+fn parse_here(text: &str, tokens: &Tokens) -> Result<Node, Bad> {
     let depth = u16::try_from(bounds::EXPRESSION_DEPTH * 2).unwrap_or(u16::MAX - 1);
     let parser = cel::Env::default().parser().enable_optional_syntax(false).max_recursion_depth(depth);
     match parser.error_recovery_limit(4).parse_with_source_info(text) {
-        Ok((tree, info)) => Reader { text, tokens: &tokens, info: &info }.node(&tree),
-        Err(errors) => Err(syntax_error(text, &tokens, &errors)),
+        Ok((tree, info)) => Reader { text, tokens, info: &info }.node(&tree),
+        Err(errors) => Err(syntax_error(text, tokens, &errors)),
     }
 }
 
 /// The first of the parser's complaints, without its own words where they speak of its grammar.
 fn syntax_error(text: &str, tokens: &Tokens, errors: &cel::ParseErrors) -> Bad {
-    let first = errors.errors.first();
+    // What the grammar says comes before what the parser makes of the broken tree.
+    let syntax = errors.errors.iter().find(|error| error.msg.starts_with("Syntax error"));
+    let first = syntax.or(errors.errors.first());
     let (line, column) = first.map_or((1, 1), |error| error.pos);
     let line = usize::try_from(line).unwrap_or(1).max(1);
     let column = usize::try_from(column).unwrap_or(1).max(1);

@@ -2,7 +2,9 @@
 
 use toml::de::DeValue;
 
-use super::ast::{At, Check, Clash, Errors, Field, Limit, Link, Lookup, Payload, Ready, State, Text, Unique, Who, Work, WorkKey};
+use super::ast::{
+    At, Check, Clash, Errors, Field, Limit, Link, Lookup, Payload, Ready, State, Text, Unique, Who, Work, WorkKey,
+};
 use super::read::{Node, Reader, Table};
 use crate::bounds;
 use crate::diagnostic::Diagnostic;
@@ -18,12 +20,23 @@ pub(crate) enum Kept {
 
 impl Reader<'_> {
     /// The entries of a top-level table, names checked and counted.
-    fn named<'t>(&mut self, top: Table<'t>, key: &str, what: &'static str, bound: (usize, &'static str)) -> Vec<(Text, &'t Node<'t>)> {
+    fn named<'t>(
+        &mut self,
+        top: Table<'t>,
+        key: &str,
+        what: &'static str,
+        bound: (usize, &'static str),
+    ) -> Vec<(Text, &'t Node<'t>)> {
         let Some(table) = self.table_at(top, key, what) else { return Vec::new() };
         self.entries(table, what, bound)
     }
 
-    fn entries<'t>(&mut self, table: Table<'t>, what: &str, (bound, code): (usize, &'static str)) -> Vec<(Text, &'t Node<'t>)> {
+    fn entries<'t>(
+        &mut self,
+        table: Table<'t>,
+        what: &str,
+        (bound, code): (usize, &'static str),
+    ) -> Vec<(Text, &'t Node<'t>)> {
         self.at_most(table.entries.len(), bound, code, table.at, &format!("entries in {what}"));
         let mut entries = Vec::new();
         for (name, node) in table.entries.iter().take(bound) {
@@ -40,7 +53,7 @@ impl Reader<'_> {
         for (name, node) in self.named(top, "states", "[states]", (bounds::STATES, "too-many-states")) {
             let Some(table) = self.table(node, "a state") else { continue };
             self.only(table, &["about", "ready", "final", "rest", "reserved", "rule"]);
-            let ready = self.get(table, "ready").and_then(|node| match node.get_ref() {
+            let ready = Self::get(table, "ready").and_then(|node| match node.get_ref() {
                 DeValue::Boolean(false) => None,
                 DeValue::Boolean(true) => Some(Ready::Yes(self.span(node))),
                 _ => self.text(node, "`ready`").map(Ready::From),
@@ -89,10 +102,16 @@ impl Reader<'_> {
                 table,
                 &["type", "about", "enum", "of", "to", "optional", "default", "const", "min", "max", "pattern"],
             ),
-            Kept::PassingBy => self.only(table, &["type", "about", "enum", "of", "to", "optional", "min", "max", "pattern"]),
+            Kept::PassingBy => {
+                self.only(table, &["type", "about", "enum", "of", "to", "optional", "min", "max", "pattern"]);
+            }
         }
         let ty = self
-            .required(table, "type", "add `type`, one of string, int, double, bool, time, duration, list, json, ref, refs")
+            .required(
+                table,
+                "type",
+                "add `type`, one of string, int, double, bool, time, duration, list, json, ref, refs",
+            )
             .and_then(|node| self.text(node, "`type`"))?;
         Some(Field {
             name,
@@ -141,8 +160,16 @@ impl Reader<'_> {
         for (name, node) in self.named(top, "unique", "[unique]", (bounds::ENTRIES, "too-many-entries")) {
             let Some(table) = self.table(node, "a unique") else { continue };
             self.only(table, &["on", "in", "clash", "rule"]);
-            let on = self.required(table, "on", "list the fields that must be unique together, as on = [\"owner\", \"requestId\"]");
-            let clash = self.required(table, "clash", "say what a clash answers: \"return\" the holder, or a code, as \"409 taken\"");
+            let on = self.required(
+                table,
+                "on",
+                "list the fields that must be unique together, as on = [\"owner\", \"requestId\"]",
+            );
+            let clash = self.required(
+                table,
+                "clash",
+                "say what a clash answers: \"return\" the holder, or a code, as \"409 taken\"",
+            );
             let (Some(on), Some(clash)) = (on, clash) else { continue };
             let on = self.texts(on, "`on`");
             let Some(clash) = self.text(clash, "`clash`") else { continue };
@@ -180,7 +207,11 @@ impl Reader<'_> {
     pub(crate) fn work_of(&mut self, top: Table) -> Option<Work> {
         let table = self.table_at(top, "work", "[work]")?;
         self.only(table, &["lease", "result", "stop", "priority", "key", "rule"]);
-        let lease = self.required(table, "lease", "say how long a worker holds the job without a heartbeat, as lease = \"30s\"")?;
+        let lease = self.required(
+            table,
+            "lease",
+            "say how long a worker holds the job without a heartbeat, as lease = \"30s\"",
+        )?;
         let lease = self.text(lease, "`lease`").and_then(|lease| self.duration(&lease))?;
         Some(Work {
             at: table.at,
@@ -219,10 +250,14 @@ impl Reader<'_> {
         for code in &terminal {
             if let Some(first) = retryable.iter().find(|other| other.text == code.text) {
                 self.report(
-                    Diagnostic::error("error-classed-twice", code.at(), format!("`{}` is both retryable and terminal", code.text))
-                        .label("terminal here")
-                        .also(first.at(), "retryable here")
-                        .help("keep it in one of the two lists"),
+                    Diagnostic::error(
+                        "error-classed-twice",
+                        code.at(),
+                        format!("`{}` is both retryable and terminal", code.text),
+                    )
+                    .label("terminal here")
+                    .also(first.at(), "retryable here")
+                    .help("keep it in one of the two lists"),
                 );
             }
         }
@@ -267,7 +302,9 @@ impl Reader<'_> {
             }
             let Some(table) = self.table(node, "a caller in [who]") else { continue };
             self.only(table, &["is", "rule"]);
-            let Some(is) = self.required(table, "is", "give the expression that is true for this caller") else { continue };
+            let Some(is) = self.required(table, "is", "give the expression that is true for this caller") else {
+                continue;
+            };
             let Some(is) = self.expression(is, "`is`") else { continue };
             callers.push(Who { name, is, rules: self.rules(table) });
         }

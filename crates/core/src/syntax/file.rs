@@ -9,8 +9,26 @@ use crate::bounds;
 use crate::diagnostic::{Diagnostic, File, Span};
 
 const TOP_KEYS: [&str; 20] = [
-    "language", "lifecycle", "about", "key", "asset", "outside", "clock", "payload", "states", "fields", "links", "unique",
-    "limit", "work", "errors", "checks", "who", "access", "refs", "on",
+    "language",
+    "lifecycle",
+    "about",
+    "key",
+    "asset",
+    "outside",
+    "clock",
+    "payload",
+    "states",
+    "fields",
+    "links",
+    "unique",
+    "limit",
+    "work",
+    "errors",
+    "checks",
+    "who",
+    "access",
+    "refs",
+    "on",
 ];
 
 /// Syntax errors of one file that are worth reading; the rest mostly follow from the first ones.
@@ -44,9 +62,13 @@ pub(crate) fn parse(index: u32, file: &File, out: &mut Vec<Diagnostic>) -> Optio
     if let Some(deep) = document.get_ref().values().find_map(|node| too_deep(node, 1)) {
         let at = Span::new(index, deep);
         reader.report(
-            Diagnostic::error("nesting-too-deep", at, format!("more than {} tables and arrays inside each other", bounds::NESTING))
-                .label("too deep")
-                .help("no part of a lifecycle file needs that"),
+            Diagnostic::error(
+                "nesting-too-deep",
+                at,
+                format!("more than {} tables and arrays inside each other", bounds::NESTING),
+            )
+            .label("too deep")
+            .help("no part of a lifecycle file needs that"),
         );
         return None;
     }

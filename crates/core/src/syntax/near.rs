@@ -1,10 +1,22 @@
 //! "Did you mean": the known name that is closest to an unknown one.
 
+/// A file may hold thousands of unknown names: what is tried for each of them is bounded.
+const LONGEST: usize = 40;
+const CANDIDATES: usize = 100;
+/// Names listed where none is near.
+const LISTED: usize = 20;
+
 /// The candidate that differs least, if it differs little enough to be a slip of the pen.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let allowed = (name.chars().count() / 3).max(1);
+    let length = name.chars().count();
+    let allowed = (length / 3).clamp(1, 3);
+    if length > LONGEST {
+        return None;
+    }
     candidates
         .into_iter()
+        .take(CANDIDATES)
+        .filter(|candidate| candidate.chars().count().abs_diff(length) <= allowed)
         .map(|candidate| (distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
@@ -16,15 +28,20 @@ pub(crate) fn advice<'a>(name: &str, what: &str, candidates: impl IntoIterator<I
     if let Some(near) = nearest(name, candidates.clone()) {
         return format!("did you mean `{near}`?");
     }
-    let names: Vec<String> = candidates.into_iter().map(|name| format!("`{name}`")).collect();
-    if names.is_empty() { format!("there are no {what}") } else { format!("the {what}: {}", names.join(", ")) }
+    let mut names: Vec<String> = candidates.into_iter().take(LISTED + 1).map(|name| format!("`{name}`")).collect();
+    if names.is_empty() {
+        return format!("there are no {what}");
+    }
+    if names.len() > LISTED {
+        names[LISTED] = "…".into();
+    }
+    format!("the {what}: {}", names.join(", "))
 }
 
-/// Letters to insert, delete, replace or swap with their neighbour. Names are bounded, so the square is small.
+/// Letters to insert, delete, replace or swap with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
-    const LONGEST: usize = 100;
-    let a: Vec<char> = a.chars().take(LONGEST).collect();
-    let b: Vec<char> = b.chars().take(LONGEST).collect();
+    let a: Vec<char> = a.chars().collect();
+    let b: Vec<char> = b.chars().collect();
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
     for i in 1..=a.len() {
         let mut row = vec![i];

@@ -50,8 +50,10 @@ impl Reader<'_> {
         // One quote, three, or three and the line end that TOML drops; none for a bare key.
         let content = [0, 1, 3, 4, 5]
             .into_iter()
-            .find(|offset| raw.get(*offset..).is_some_and(|rest| rest.starts_with(text)) && raw.len() <= offset + text.len() + 3)
-            .and_then(|offset| at.start.checked_add(offset as u32));
+            .find(|offset| {
+                raw.get(*offset..).is_some_and(|rest| rest.starts_with(text)) && raw.len() <= offset + text.len() + 3
+            })
+            .and_then(|offset| at.start.checked_add(u32::try_from(offset).ok()?));
         Text { text: text.into(), place: Place { whole: at, content } }
     }
 
@@ -78,12 +80,12 @@ impl Reader<'_> {
         }
     }
 
-    pub(crate) fn get<'t>(&self, table: Table<'t>, key: &str) -> Option<&'t Node<'t>> {
+    pub(crate) fn get<'t>(table: Table<'t>, key: &str) -> Option<&'t Node<'t>> {
         table.entries.iter().find(|(name, _)| *name.get_ref() == key).map(|(_, value)| value)
     }
 
     pub(crate) fn required<'t>(&mut self, table: Table<'t>, key: &str, help: &str) -> Option<&'t Node<'t>> {
-        let found = self.get(table, key);
+        let found = Self::get(table, key);
         if found.is_none() {
             self.report(
                 Diagnostic::error("missing-key", table.at, format!("{} needs the key `{key}`", table.what))
@@ -121,12 +123,12 @@ impl Reader<'_> {
     }
 
     pub(crate) fn text_at(&mut self, table: Table, key: &str) -> Option<Text> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         self.text(node, &format!("`{key}`"))
     }
 
     pub(crate) fn flag(&mut self, table: Table, key: &str) -> Option<Span> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         match node.get_ref() {
             DeValue::Boolean(true) => Some(self.span(node)),
             DeValue::Boolean(false) => None,
@@ -143,7 +145,11 @@ impl Reader<'_> {
             DeValue::String(_) => self.text(node, what).into_iter().collect(),
             DeValue::Array(items) => {
                 self.bounded(items.len(), node, what);
-                items.iter().take(bounds::FIELDS).filter_map(|item| self.text(item, &format!("each entry of {what}"))).collect()
+                items
+                    .iter()
+                    .take(bounds::FIELDS)
+                    .filter_map(|item| self.text(item, &format!("each entry of {what}")))
+                    .collect()
             }
             _ => {
                 self.wrong_kind(node, what, "a string or an array of strings");
@@ -153,7 +159,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn texts_at(&mut self, table: Table, key: &str) -> Option<At<Vec<Text>>> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         Some(At { value: self.texts(node, &format!("`{key}`")), at: self.span(node) })
     }
 
@@ -166,13 +172,13 @@ impl Reader<'_> {
     }
 
     pub(crate) fn table_at<'t>(&mut self, table: Table<'t>, key: &str, what: &'static str) -> Option<Table<'t>> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         self.table(node, what)
     }
 
     /// An array of tables, each an entry of a row.
     pub(crate) fn tables_at<'t>(&mut self, table: Table<'t>, key: &str, what: &'static str) -> Vec<Table<'t>> {
-        let Some(node) = self.get(table, key) else { return Vec::new() };
+        let Some(node) = Self::get(table, key) else { return Vec::new() };
         let DeValue::Array(items) = node.get_ref() else {
             self.wrong_kind(node, &format!("`{key}`"), "an array of tables");
             return Vec::new();
@@ -209,7 +215,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn count_at(&mut self, table: Table, key: &str) -> Option<At<u32>> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         let value = self.int(node, &format!("`{key}`"))?;
         match u32::try_from(value) {
             Ok(value) if value > 0 => Some(At { value, at: self.span(node) }),
@@ -251,7 +257,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn literal_at(&mut self, table: Table, key: &str) -> Option<At<Literal>> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         self.literal(node, &format!("`{key}`"))
     }
 
@@ -275,7 +281,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn expression_at(&mut self, table: Table, key: &str) -> Option<Text> {
-        let node = self.get(table, key)?;
+        let node = Self::get(table, key)?;
         self.expression(node, &format!("`{key}`"))
     }
 

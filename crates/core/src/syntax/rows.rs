@@ -9,7 +9,8 @@ use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 
 const ROW_KEYS: [&str; 15] = [
-    "go", "by", "when", "refuse", "take", "input", "set", "move", "spawn", "require", "cascade", "deliver", "after", "at", "audit",
+    "go", "by", "when", "refuse", "take", "input", "set", "move", "spawn", "require", "cascade", "deliver", "after",
+    "at", "audit",
 ];
 
 impl Reader<'_> {
@@ -52,8 +53,11 @@ impl Reader<'_> {
         self.only(table, &allowed);
         let go = self.required(table, "go", "add `go`: \"A | B -> C\" moves, \"A | B\" stays, \"-> A\" creates")?;
         let go = self.text(go, "`go`").and_then(|text| self.go(&text))?;
-        let line = self.source.get(..table.at.start as usize).map_or(1, |before| before.bytes().filter(|b| *b == b'\n').count() + 1);
-        let input = self.get(table, "input").map(|node| self.span(node));
+        let line = self
+            .source
+            .get(..table.at.start as usize)
+            .map_or(1, |before| before.bytes().filter(|b| *b == b'\n').count() + 1);
+        let input = Self::get(table, "input").map(|node| self.span(node));
         Some(Row {
             line: u32::try_from(line).unwrap_or(u32::MAX),
             go,
@@ -61,7 +65,10 @@ impl Reader<'_> {
             when: self.expression_at(table, "when"),
             refuse: self.refuse(table),
             take: self.texts_at(table, "take"),
-            input: self.fields_at(table, "input", "`input`", Kept::PassingBy).zip(input).map(|(value, at)| At { value, at }),
+            input: self
+                .fields_at(table, "input", "`input`", Kept::PassingBy)
+                .zip(input)
+                .map(|(value, at)| At { value, at }),
             set: self.given_at(table, "set", "`set`"),
             moves: self.moves(table),
             spawn: self.spawn(table),
@@ -79,7 +86,8 @@ impl Reader<'_> {
         let mut entries = Vec::new();
         for table in self.tables_at(row, "refuse", "an entry of `refuse`") {
             self.only(table, &["if", "as", "audit"]);
-            let condition = self.required(table, "if", "add `if`: the expression that is true when the operation must be refused");
+            let condition =
+                self.required(table, "if", "add `if`: the expression that is true when the operation must be refused");
             let answer = self.required(table, "as", "add `as`: the answer, as \"409 already_claimed\"");
             let (Some(condition), Some(answer)) = (condition, answer) else { continue };
             let condition = self.expression(condition, "`if`");
@@ -94,9 +102,11 @@ impl Reader<'_> {
         let mut entries = Vec::new();
         for table in self.tables_at(row, "move", "an entry of `move`") {
             self.only(table, &["from", "to", "amount", "short"]);
-            let from = self.required(table, "from", "name the account the money comes from; `hold` is the record's own");
+            let from =
+                self.required(table, "from", "name the account the money comes from; `hold` is the record's own");
             let to = self.required(table, "to", "name the account the money goes to; `hold` is the record's own");
-            let amount = self.required(table, "amount", "say how much: an expression, or \"rest\" for all that is in the hold");
+            let amount =
+                self.required(table, "amount", "say how much: an expression, or \"rest\" for all that is in the hold");
             let (Some(from), Some(to), Some(amount)) = (from, to, amount) else { continue };
             let (from, to) = (self.text(from, "`from`"), self.text(to, "`to`"));
             let amount = self.expression(amount, "`amount`");
@@ -115,7 +125,9 @@ impl Reader<'_> {
         let mut entries = Vec::new();
         for table in self.tables_at(row, "spawn", "an entry of `spawn`") {
             self.only(table, &["lifecycle", "if", "fields", "owner", "payload"]);
-            let Some(lifecycle) = self.required(table, "lifecycle", "name the lifecycle of the new record") else { continue };
+            let Some(lifecycle) = self.required(table, "lifecycle", "name the lifecycle of the new record") else {
+                continue;
+            };
             let Some(lifecycle) = self.text(lifecycle, "`lifecycle`") else { continue };
             let same_payload = self.text_at(table, "payload").is_some_and(|text| {
                 let same = &*text.text == "same";
@@ -169,7 +181,9 @@ impl Reader<'_> {
         let mut entries = Vec::new();
         for table in self.tables_at(row, "deliver", "an entry of `deliver`") {
             self.only(table, &["to", "body", "if"]);
-            let Some(to) = self.required(table, "to", "give the address as an expression, as \"'https://example.org/hook'\"") else {
+            let Some(to) =
+                self.required(table, "to", "give the address as an expression, as \"'https://example.org/hook'\"")
+            else {
                 continue;
             };
             let Some(to) = self.expression(to, "`to`") else { continue };

@@ -83,7 +83,8 @@ impl Reader<'_> {
         let mut halves = whole.split("->");
         let (left, right, extra) = (halves.next().unwrap_or_default(), halves.next(), halves.next());
         if extra.is_some() {
-            let second = whole.find("->").and_then(|first| whole[first + 2..].find("->").map(|at| first + 2 + at)).unwrap_or(0);
+            let second =
+                whole.find("->").and_then(|first| whole[first + 2..].find("->").map(|at| first + 2 + at)).unwrap_or(0);
             self.invalid_go(text.part(second..second + 2), "a row goes to one state: one `->` only");
             return None;
         }
@@ -119,7 +120,11 @@ impl Reader<'_> {
             let lead = piece.len() - piece.trim_start().len();
             let at = text.part(start + lead..start + lead + name.len().max(1));
             if !is_name(name) {
-                let why = if name.is_empty() { "a state's name is missing".into() } else { format!("`{name}` is not a name") };
+                let why = if name.is_empty() {
+                    "a state's name is missing".into()
+                } else {
+                    format!("`{name}` is not a name")
+                };
                 self.invalid_go(at, &why);
                 return None;
             }
@@ -223,9 +228,13 @@ impl Reader<'_> {
                 // `id` is a slice of the text: the distance of their starts is its offset.
                 let offset = id.as_ptr() as usize - text.text.as_ptr() as usize;
                 self.report(
-                    Diagnostic::error("invalid-rule", text.part(offset..offset + id.len()), format!("`{id}` is not a rule id"))
-                        .label("not a rule id")
-                        .help("write capitals, a hyphen and a number, as \"DOC-5\"; several with spaces between"),
+                    Diagnostic::error(
+                        "invalid-rule",
+                        text.part(offset..offset + id.len()),
+                        format!("`{id}` is not a rule id"),
+                    )
+                    .label("not a rule id")
+                    .help("write capitals, a hyphen and a number, as \"DOC-5\"; several with spaces between"),
                 );
             }
         }

@@ -41,7 +41,8 @@ pub enum Trial {
     /// With `finish`, both in one call.
     Commit { result: Json, finish: bool },
     Finish,
-    Fail { code: String },
+    /// With the worker's own word on whether it may pass, where it gives one.
+    Fail { code: String, retryable: Option<bool> },
     Yield,
     Lost,
     /// Wait for whatever is due first: a timer, or the end of the lease.
@@ -60,7 +61,8 @@ impl Trial {
             Self::Commit { finish: true, .. } => "commit and finish".to_owned(),
             Self::Commit { finish: false, .. } => "commit".to_owned(),
             Self::Finish => "finish".to_owned(),
-            Self::Fail { code } => format!("fail {code}"),
+            Self::Fail { code, retryable: Some(true) } => format!("fail {code} for now"),
+            Self::Fail { code, .. } => format!("fail {code}"),
             Self::Yield => "yield".to_owned(),
             Self::Lost => "lost".to_owned(),
             Self::Wait => "time".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use onceward_core::decide::{Call, Decision, ErrorReport};
+use onceward_core::decide::{Call, Decision, ErrorReport, next_due};
 use onceward_core::model::EventKind;
 use onceward_core::record::{Actor, Token};
 use onceward_core::value::RecordId;
@@ -113,7 +113,7 @@ impl Matrix {
         self.trials.push(Trial::Commit { result: result.clone(), finish: false });
         self.trials.push(Trial::Commit { result: result.clone(), finish: true });
         self.trials.push(Trial::Finish);
-        self.trials.extend(codes.iter().map(|code| Trial::Fail { code: (*code).to_owned() }));
+        self.trials.extend(codes.iter().map(|code| Trial::Fail { code: (*code).to_owned(), retryable: None }));
         self.trials.extend([Trial::Yield, Trial::Lost]);
         self
     }
@@ -221,9 +221,10 @@ impl Matrix {
                 worked(&|token| Call::Commit { record, token, result: result.clone(), finish: *finish })
             }
             Trial::Finish => worked(&|token| Call::Finish { record, token }),
-            Trial::Fail { code } => worked(&|token| {
+            Trial::Fail { code, retryable } => worked(&|token| {
                 let (code, message) = (code.as_str().into(), "it failed".into());
-                Call::Fail { record, token, error: ErrorReport { code, message, retryable: None, retry_after: None } }
+                let error = ErrorReport { code, message, retryable: *retryable, retry_after: None };
+                Call::Fail { record, token, error }
             }),
             Trial::Yield => worked(&|token| Call::Yield { record, token }),
             Trial::Lost => vec![("engine".to_owned(), play(&Actor::engine(), Call::Lost { record, token: own }))],
@@ -236,9 +237,7 @@ impl Matrix {
 fn wait(scene: &Scene) -> Cell {
     let mut stage = scene.stage.clone();
     let record = stage.record(scene.cast.record);
-    let lease = record.live_execution().map(|execution| execution.expires_at);
-    let timer = record.timers.iter().map(|timer| timer.due).min().filter(|_| !record.awaits_finish());
-    let Some(due) = lease.into_iter().chain(timer).min() else { return Cell::None };
+    let Some(due) = next_due(&record) else { return Cell::None };
     if let Some(length) = due.since(stage.now()) {
         stage.doze_for(length.max(onceward_core::time::Duration::ZERO));
     }

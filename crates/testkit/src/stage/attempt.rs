@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onceward_core::decide::{Call, Changes, Create, Decision, ErrorReport, NoOpReason, Refusal};
-use onceward_core::record::{Actor, Execution, Token};
+use onceward_core::record::{Actor, Execution, Payload, Token};
 use onceward_core::value::RecordId;
 use serde_json::{Map, Value as Json};
 
@@ -129,6 +129,15 @@ impl Attempt<'_> {
         self
     }
 
+    /// A payload that is nothing but large, and nowhere.
+    pub fn payload_of_size(mut self, bytes: u64) -> Self {
+        match &mut self.call {
+            Call::Create(create) => create.payload = Some(Payload { sha256: [7; 32], bytes }),
+            other => panic!("{other:?} takes no payload"),
+        }
+        self
+    }
+
     /// On behalf of somebody else.
     pub fn owner(mut self, name: &str) -> Self {
         match &mut self.call {
@@ -212,8 +221,8 @@ impl Attempt<'_> {
 
     /// No row answers this event in this state; the refusal names both.
     #[track_caller]
-    pub fn not_taken(self, state: &str, event: &str) -> Refusal {
-        let refusal = self.refused(409, "not_taken");
+    pub fn wrong_state(self, state: &str, event: &str) -> Refusal {
+        let refusal = self.refused(409, "wrong_state");
         assert_eq!(refusal.state.as_deref(), Some(state), "the state that the refusal names");
         assert_eq!(*refusal.event, *event, "the event that the refusal names");
         refusal
@@ -255,7 +264,11 @@ impl Attempt<'_> {
     /// Nothing here for a worker to take.
     #[track_caller]
     pub fn not_leasable(self) -> Refusal {
-        self.refused(409, "not_leasable")
+        let outcome = self.outcome();
+        let refusal = outcome.refusal();
+        let known = ["already_leased", "not_ready", "already_committed"].contains(&&*refusal.code);
+        assert!(known && refusal.status == 409, "{} {}: {}", refusal.status, refusal.code, refusal.reason);
+        refusal
     }
 
     /// Already so: nothing changes.

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use onceward_core::decide::{Account, Changes, CountKey, Decision, Effect, Snapshot, UniqueKey, key_part};
-use onceward_core::model::{Definitions, KeyPart, StateSet};
+use onceward_core::decide::{Account, Changes, CountKey, Decision, Effect, Snapshot, UniqueKey, key_parts};
+use onceward_core::model::{Definitions, StateSet};
 use onceward_core::record::{ExecutionStatus, Record};
-use onceward_core::value::{RecordId, Value};
+use onceward_core::value::RecordId;
 
 /// The same operation on the same world gives the same answer.
 pub(super) fn same_again(first: &Decision, second: &Decision) {
@@ -153,7 +153,7 @@ fn uniques(definitions: &Definitions, world: &Snapshot) {
     for lifecycle in definitions.lifecycles.values() {
         for unique in &lifecycle.uniques {
             for record in records_of(world, &lifecycle.name) {
-                let Some(parts) = parts(&unique.on, record) else { continue };
+                let Some(parts) = key_parts(record, &unique.on) else { continue };
                 let key =
                     UniqueKey { lifecycle: Arc::clone(&lifecycle.name), unique: Arc::clone(&unique.name), parts };
                 let holder = world.uniques.get(&key).copied().flatten();
@@ -173,7 +173,7 @@ fn counts(definitions: &Definitions, world: &Snapshot) {
         for limit in lifecycle.limits.iter().filter(|limit| limit.per.is_none()) {
             let mut counted: HashMap<CountKey, u64> = HashMap::new();
             for record in records_of(world, &lifecycle.name) {
-                let Some(parts) = parts(&limit.on, record) else { continue };
+                let Some(parts) = key_parts(record, &limit.on) else { continue };
                 if limit.within.is_none_or(|states| states.contains(record.state)) {
                     let (lifecycle, limit) = (Arc::clone(&lifecycle.name), Arc::clone(&limit.name));
                     *counted.entry(CountKey { lifecycle, limit, parts, window: None }).or_default() += 1;
@@ -190,13 +190,4 @@ fn counts(definitions: &Definitions, world: &Snapshot) {
 
 fn records_of<'w>(world: &'w Snapshot, lifecycle: &'w str) -> impl Iterator<Item = &'w Arc<Record>> {
     world.records.values().flatten().filter(move |record| *record.lifecycle.name == *lifecycle)
-}
-
-fn parts(on: &[KeyPart], record: &Record) -> Option<Vec<Arc<str>>> {
-    on.iter()
-        .map(|part| match part {
-            KeyPart::Owner => key_part(&Value::Text(Arc::clone(&record.owner))),
-            KeyPart::Field(slot) => key_part(&record.fields[usize::from(*slot)]),
-        })
-        .collect()
 }

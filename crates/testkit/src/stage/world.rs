@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use onceward_core::decide::{Answer, Call, Decision, Effect, Operation, Question, Snapshot, decide};
+use onceward_core::decide::{Answer, Call, Decision, Effect, Operation, Question, Snapshot, decide, next_due};
 use onceward_core::model::Definitions;
 use onceward_core::record::{Actor, Payload};
 use onceward_core::time::{Duration, Time};
@@ -181,15 +181,9 @@ impl Stage {
 
     /// What the engine would have to do next, and when: the earliest, and of those the oldest record.
     fn next_due(&self) -> Option<(Time, RecordId)> {
-        let records = self.world.records.values().flatten().filter(|record| record.stuck.is_none());
+        let records = self.world.records.values().flatten();
         records
-            .filter_map(|record| {
-                let lease = record.live_execution().map(|execution| execution.expires_at);
-                let waits = record.awaits_finish();
-                let timer = record.timers.iter().map(|timer| timer.due).min().filter(|_| !waits);
-                let due = lease.into_iter().chain(timer).min()?;
-                Some((due, record.created_at, record.id))
-            })
+            .filter_map(|record| next_due(record).map(|due| (due, record.created_at, record.id)))
             .min()
             .map(|(due, _, id)| (due, id))
     }

@@ -126,7 +126,7 @@ fn every_way_to_fail_aborts_the_execution() {
             way(&mut stage, &lease);
             let execution = stage.execution(&lease);
             assert_eq!(execution.status, Aborted, "{code}, started: {started}");
-            assert_eq!(execution.aborted.as_deref(), Some(code), "started: {started}");
+            assert_eq!(execution.aborted.map(|abort| abort.code.to_string()).as_deref(), Some(code), "started: {started}");
             assert_eq!(execution.finished_at, Some(stage.now()));
             assert_eq!(stage.state(id), "PENDING", "{code}, started: {started}");
             assert!(stage.effects(id).is_empty());

@@ -1,6 +1,6 @@
 //! Every state, every event, every caller.
 
-use onceward_testkit::matrix::{Allowed, Matrix};
+use onceward_testkit::matrix::{Allowed, Matrix, Trial};
 use serde_json::json;
 
 use super::{job, job_with_budget};
@@ -12,13 +12,14 @@ const ALLOWED: &[Allowed<'static>] = &[
     ("RUNNING: leased", "commit", "worker", "RUNNING"),
     ("RUNNING: leased", "commit and finish", "worker", "SUCCEEDED"),
     ("RUNNING: leased", "fail HICCUP", "worker", "FAILED"),
-    ("RUNNING: leased", "fail lost", "worker", "PENDING"),
+    ("RUNNING: leased", "fail HICCUP for now", "worker", "PENDING"),
     ("RUNNING: leased", "yield", "worker", "PENDING"),
     ("RUNNING: leased", "lost", "engine", "PENDING"),
     ("RUNNING: leased", "time", "engine", "PENDING"),
     ("RUNNING: last of its budget", "commit", "worker", "RUNNING"),
     ("RUNNING: last of its budget", "commit and finish", "worker", "SUCCEEDED"),
     ("RUNNING: last of its budget", "fail HICCUP", "worker", "FAILED"),
+    ("RUNNING: last of its budget", "fail HICCUP for now", "worker", "FAILED"),
     ("RUNNING: last of its budget", "yield", "worker", "PENDING"),
     ("RUNNING: last of its budget", "lost", "engine", "FAILED"),
     ("RUNNING: last of its budget", "time", "engine", "FAILED"),
@@ -33,6 +34,7 @@ const ALLOWED: &[Allowed<'static>] = &[
 fn every_state_event_and_caller() {
     Matrix::new("execution", "execution.job", &[], |stage| stage)
         .works(&json!({ "n": 1 }), &["HICCUP"])
+        .trial(Trial::Fail { code: "HICCUP".to_owned(), retryable: Some(true) })
         .scene("PENDING", job)
         .scene("RUNNING: leased", |stage| {
             let id = job(stage);

@@ -88,13 +88,12 @@ fn size<'a>(value: &Value, at: Span) -> Got<'a> {
 
 /// Whole numbers as they are, doubles cut toward zero, times in whole seconds.
 fn int<'a>(value: &Value, at: Span) -> Got<'a> {
-    // Both bounds are doubles exactly: -2^63, which fits, and 2^63, which does not.
-    const LEAST: f64 = -9_223_372_036_854_775_808.0;
+    // 2^63 is a double exactly. CEL takes what lies strictly between the two bounds, though -2^63 itself would fit.
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     let number = match value {
         Value::Int(number) => *number,
         Value::Time(time) => time.secs(),
-        Value::Double(number) if (LEAST..BEYOND).contains(number) => {
+        Value::Double(number) if number.abs() < BEYOND => {
             #[expect(clippy::cast_possible_truncation, reason = "the range was looked at; the cut is what int means")]
             let cut = *number as i64;
             cut

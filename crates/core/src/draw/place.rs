@@ -1,0 +1,329 @@
+//! Coordinates: x by pulling joined cells over each other within the order, y row by row.
+
+use super::layers::{CellIx, Layers, What};
+
+/// Between cells of a row.
+const GAP: f64 = 14.0;
+const STATE_GAP: f64 = 28.0;
+/// Between rows; more where an edge goes far aside, so that it does not run flat.
+const ROW_GAP: f64 = 24.0;
+const ROW_GAP_MOST: f64 = 72.0;
+const ROUNDS: usize = 24;
+/// The main way stays where it is: others make room.
+const PINNED: f64 = 1.0e6;
+/// How far from the sides of a box an edge may meet it, and from other edges.
+const PORT_MARGIN: f64 = 14.0;
+const PORT_GAP: f64 = 16.0;
+
+#[derive(Debug)]
+pub(super) struct Places {
+    /// By cell: the line on which edges meet it.
+    pub(super) x: Vec<f64>,
+    /// By row.
+    pub(super) top: Vec<f64>,
+    pub(super) bottom: Vec<f64>,
+    /// By edge: where it meets the box at its upper and at its lower end.
+    pub(super) ports: Vec<(f64, f64)>,
+}
+
+pub(super) fn places(layers: &Layers) -> Places {
+    let mut x = vec![0.0; layers.cells.len()];
+    for row in &layers.rows {
+        let desired = vec![(0.0, 1.0); row.len()];
+        settle(layers, row, &desired, &mut x);
+    }
+    for round in 0..ROUNDS {
+        // First from above and from below in turn, which carries far; then both, which balances.
+        let (up, down) = if round >= ROUNDS / 2 { (true, true) } else { (round % 2 == 0, round % 2 == 1) };
+        let mut rows: Vec<usize> = (0..layers.rows.len()).collect();
+        if round % 2 == 1 {
+            rows.reverse();
+        }
+        for row in rows {
+            let row = &layers.rows[row];
+            let desired: Vec<(f64, f64)> = row.iter().map(|cell| desire(layers, *cell, &x, up, down)).collect();
+            settle(layers, row, &desired, &mut x);
+        }
+    }
+    for _ in 0..3 {
+        straighten(layers, &mut x);
+    }
+    let mut met = ports(layers, &x);
+    for _ in 0..2 {
+        reach_ports(layers, &mut x, &met);
+        met = ports(layers, &x);
+    }
+    let ports = met;
+    let (top, bottom) = heights(layers, &x, &ports);
+    Places { x, top, bottom, ports }
+}
+
+/// What a crossing, a bend and a pixel of width beyond a page weigh against a pixel that an edge goes aside.
+const CROSSING: f64 = 220.0;
+const TURN: f64 = 24.0;
+const TOO_WIDE: f64 = 4.0;
+const PAGE: f64 = 1_140.0;
+
+impl Places {
+    /// How hard the picture is to read; the least of several attempts is drawn.
+    pub(super) fn cost(&self, layers: &Layers, crossings: usize) -> f64 {
+        let mut cost = 0.0;
+        for _ in 0..crossings.min(1_000) {
+            cost += CROSSING;
+        }
+        for (chain, ends) in layers.chains.iter().zip(&self.ports) {
+            for (ix, pair) in chain.windows(2).enumerate() {
+                let from = if ix == 0 { ends.0 } else { self.x[pair[0]] };
+                let to = if ix + 2 == chain.len() { ends.1 } else { self.x[pair[1]] };
+                let aside = (from - to).abs();
+                cost += aside + if aside > 0.5 { TURN } else { 0.0 };
+            }
+        }
+        let cells = || layers.cells.iter().zip(&self.x);
+        let left = cells().map(|(cell, x)| x - cell.left).fold(0.0, f64::min);
+        let right = cells().map(|(cell, x)| x + cell.right).fold(0.0, f64::max);
+        cost + (right - left) * 0.5 + (right - left - PAGE).max(0.0) * TOO_WIDE
+    }
+}
+
+/// Where a cell would like to be, and how strongly.
+fn desire(layers: &Layers, cell: CellIx, x: &[f64], up: bool, down: bool) -> (f64, f64) {
+    if layers.cells[cell].main {
+        return (0.0, PINNED);
+    }
+    let is_state = |cell: CellIx| matches!(layers.cells[cell].what, What::State(_) | What::Start);
+    let (mut sum, mut weight) = (0.0, 0.0);
+    let sides = [(up, &layers.up[cell]), (down, &layers.down[cell])];
+    for other in sides.into_iter().filter(|(counts, _)| *counts).flat_map(|(_, cells)| cells) {
+        // Long edges want to be straight more than short ones want to be short.
+        let pull = if is_state(cell) || is_state(*other) { 1.0 } else { 6.0 };
+        sum += x[*other] * pull;
+        weight += pull;
+    }
+    if weight > 0.0 { (sum / weight, weight) } else { (x[cell], 0.1) }
+}
+
+fn room_between(layers: &Layers, left: CellIx, right: CellIx) -> f64 {
+    let (left, right) = (&layers.cells[left], &layers.cells[right]);
+    let both_states = matches!((left.what, right.what), (What::State(_), What::State(_)));
+    left.right + right.left + if both_states { STATE_GAP } else { GAP }
+}
+
+/// The positions nearest to the desired ones that keep order and room.
+fn settle(layers: &Layers, row: &[CellIx], desired: &[(f64, f64)], x: &mut [f64]) {
+    let rooms: Vec<f64> = row.windows(2).map(|pair| room_between(layers, pair[0], pair[1])).collect();
+    let settled = nearest(desired, &rooms, None);
+    for (cell, at) in row.iter().zip(settled) {
+        x[*cell] = at;
+    }
+}
+
+/// Weighted least squares under `at[i + 1] - at[i] >= rooms[i]`, within `bounds`: neighbours that would come too near
+/// are pooled and placed together at their mean.
+fn nearest(desired: &[(f64, f64)], rooms: &[f64], bounds: Option<(f64, f64)>) -> Vec<f64> {
+    let mut offset = Vec::with_capacity(desired.len());
+    let mut so_far = 0.0;
+    for ix in 0..desired.len() {
+        offset.push(so_far);
+        so_far += rooms.get(ix).copied().unwrap_or(0.0);
+    }
+    // Pools of (sum of weighted wishes, weight, members).
+    let mut pools: Vec<(f64, f64, usize)> = Vec::new();
+    for (ix, (wish, weight)) in desired.iter().enumerate() {
+        let mut pool = ((wish - offset[ix]) * weight, *weight, 1);
+        while let Some(last) = pools.last().filter(|last| last.0 / last.1 >= pool.0 / pool.1) {
+            pool = (last.0 + pool.0, last.1 + pool.1, last.2 + pool.2);
+            pools.pop();
+        }
+        pools.push(pool);
+    }
+    let span = offset.last().copied().unwrap_or(0.0);
+    let means = pools.into_iter().flat_map(|(sum, weight, members)| std::iter::repeat_n(sum / weight, members));
+    means
+        .zip(&offset)
+        .map(|(mean, offset)| {
+            let mean = bounds.map_or(mean, |(least, most)| mean.min(most - span).max(least));
+            mean + offset
+        })
+        .collect()
+}
+
+type Beside = Vec<(Option<CellIx>, Option<CellIx>)>;
+
+/// By cell: its neighbours to the left and to the right.
+fn beside(layers: &Layers) -> Beside {
+    let mut beside = vec![(None, None); layers.cells.len()];
+    for row in &layers.rows {
+        for pair in row.windows(2) {
+            beside[pair[0]].1 = Some(pair[1]);
+            beside[pair[1]].0 = Some(pair[0]);
+        }
+    }
+    beside
+}
+
+/// How far a cell may move while its neighbours stay.
+fn free(layers: &Layers, beside: &Beside, cell: CellIx, x: &[f64]) -> (f64, f64) {
+    let (left, right) = beside[cell];
+    let least = left.map_or(f64::NEG_INFINITY, |left| x[left] + room_between(layers, left, cell));
+    let most = right.map_or(f64::INFINITY, |right| x[right] - room_between(layers, cell, right));
+    (least, most)
+}
+
+/// Puts neighbouring bends of an edge exactly above each other where their rows leave room for it.
+fn straighten(layers: &Layers, x: &mut [f64]) {
+    let beside = beside(layers);
+    let free = |cell: CellIx, x: &[f64]| free(layers, &beside, cell, x);
+    // Ends on boxes may be met anywhere along the box.
+    let meets = |cell: CellIx, x: &[f64]| {
+        let reach = (layers.cells[cell].left - PORT_MARGIN).max(0.0);
+        (x[cell] - reach, x[cell] + reach)
+    };
+    for chain in &layers.chains {
+        let Some((first, last)) = chain.first().zip(chain.last()) else { continue };
+        let inner = &chain[1..chain.len() - 1];
+        if inner.iter().any(|cell| layers.cells[*cell].main) {
+            continue;
+        }
+        let mut start = 0;
+        while start < inner.len() {
+            let (mut least, mut most) = free(inner[start], x);
+            if start == 0 {
+                narrow(&mut least, &mut most, meets(*first, x));
+            }
+            let mut end = start + 1;
+            while end < inner.len() {
+                let (low, high) = free(inner[end], x);
+                if low.max(least) > high.min(most) {
+                    break;
+                }
+                least = least.max(low);
+                most = most.min(high);
+                end += 1;
+            }
+            if end == inner.len() {
+                narrow(&mut least, &mut most, meets(*last, x));
+            }
+            if least <= most {
+                let mut sum = 0.0;
+                let mut count = 0.0;
+                for cell in &inner[start..end] {
+                    sum += x[*cell];
+                    count += 1.0;
+                }
+                let at = (sum / count).min(most).max(least);
+                for cell in &inner[start..end] {
+                    x[*cell] = at;
+                }
+            }
+            start = end;
+        }
+    }
+}
+
+/// Puts the first and the last straight piece of an edge exactly where it meets its box, where their rows leave room:
+/// nothing looks as wrong as a line that is straight but for two pixels.
+fn reach_ports(layers: &Layers, x: &mut [f64], ports: &[(f64, f64)]) {
+    let beside = beside(layers);
+    for (chain, ends) in layers.chains.iter().zip(ports) {
+        let inner: Vec<CellIx> = chain[1..chain.len() - 1].to_vec();
+        let backwards: Vec<CellIx> = inner.iter().rev().copied().collect();
+        for (cells, port) in [(inner, ends.0), (backwards, ends.1)] {
+            let Some(first) = cells.first().map(|cell| x[*cell]) else { continue };
+            let run: Vec<CellIx> = cells.into_iter().take_while(|cell| (x[*cell] - first).abs() < 0.01).collect();
+            let fits = |cell: &CellIx| {
+                let (least, most) = free(layers, &beside, *cell, x);
+                !layers.cells[*cell].main && least <= port && port <= most
+            };
+            if run.iter().all(fits) {
+                for cell in run {
+                    x[cell] = port;
+                }
+            }
+        }
+    }
+}
+
+fn narrow(least: &mut f64, most: &mut f64, to: (f64, f64)) {
+    if to.0.max(*least) <= to.1.min(*most) {
+        *least = least.max(to.0);
+        *most = most.min(to.1);
+    }
+}
+
+/// Where each edge meets the boxes at its ends: straight above or below its next cell if the box reaches so far.
+fn ports(layers: &Layers, x: &[f64]) -> Vec<(f64, f64)> {
+    let mut at = vec![0; layers.cells.len()];
+    for row in &layers.rows {
+        for (position, cell) in row.iter().enumerate() {
+            at[*cell] = position;
+        }
+    }
+    // By state cell: the edges at its lower and at its upper side.
+    let mut lower: Vec<Vec<usize>> = vec![Vec::new(); layers.cells.len()];
+    let mut upper: Vec<Vec<usize>> = vec![Vec::new(); layers.cells.len()];
+    for (edge, chain) in layers.chains.iter().enumerate() {
+        lower[chain[0]].push(edge);
+        upper[chain[chain.len() - 1]].push(edge);
+    }
+    let mut ports = vec![(0.0, 0.0); layers.chains.len()];
+    for cell in 0..layers.cells.len() {
+        for (edges, below) in [(&mut lower[cell], true), (&mut upper[cell], false)] {
+            let next = |edge: usize| {
+                let chain = &layers.chains[edge];
+                if below { chain[1] } else { chain[chain.len() - 2] }
+            };
+            edges.sort_by_key(|edge| at[next(*edge)]);
+            let reach = (layers.cells[cell].left - PORT_MARGIN).max(0.0);
+            let wishes: Vec<(f64, f64)> = edges
+                .iter()
+                .map(|edge| {
+                    let next = next(*edge);
+                    (x[next], if layers.cells[next].main { PINNED } else { 1.0 })
+                })
+                .collect();
+            let mut steps = 0.0;
+            for _ in 1..edges.len() {
+                steps += 1.0;
+            }
+            let gap = if steps > 0.0 { PORT_GAP.min(2.0 * reach / steps) } else { 0.0 };
+            let rooms = vec![gap; edges.len().saturating_sub(1)];
+            let met = nearest(&wishes, &rooms, Some((x[cell] - reach, x[cell] + reach)));
+            for (edge, met) in edges.iter().zip(met) {
+                if below {
+                    ports[*edge].0 = met;
+                } else {
+                    ports[*edge].1 = met;
+                }
+            }
+        }
+    }
+    ports
+}
+
+fn heights(layers: &Layers, x: &[f64], ports: &[(f64, f64)]) -> (Vec<f64>, Vec<f64>) {
+    let mut row_of = vec![0; layers.cells.len()];
+    for (row, cells) in layers.rows.iter().enumerate() {
+        for cell in cells {
+            row_of[*cell] = row;
+        }
+    }
+    let mut aside = vec![0.0_f64; layers.rows.len()];
+    for (chain, ends) in layers.chains.iter().zip(ports) {
+        for (ix, pair) in chain.windows(2).enumerate() {
+            let from = if ix == 0 { ends.0 } else { x[pair[0]] };
+            let to = if ix + 2 == chain.len() { ends.1 } else { x[pair[1]] };
+            let row = row_of[pair[0]];
+            aside[row] = aside[row].max((from - to).abs());
+        }
+    }
+    let (mut top, mut bottom) = (Vec::new(), Vec::new());
+    let mut y = 0.0;
+    for (row, cells) in layers.rows.iter().enumerate() {
+        top.push(y);
+        y += cells.iter().map(|cell| layers.cells[*cell].height).fold(0.0, f64::max);
+        bottom.push(y);
+        y += (ROW_GAP + aside[row] * 0.12).min(ROW_GAP_MOST);
+    }
+    (top, bottom)
+}

@@ -1,0 +1,5 @@
+//! What every picture must keep to: checked on real lifecycles, on awkward ones and on random ones.
+
+mod geometry;
+mod output;
+mod sample;

@@ -1,0 +1,141 @@
+//! What the texts must keep to: well-formed, escaped, the same each time, bounded in size.
+
+use super::sample::{empty, event, formula, random, row, sketch, sketches, state, systems};
+use crate::draw::{mermaid, svg};
+use crate::model::{Lifecycle, StateSet};
+
+fn parsed(name: &str, svg: &str) {
+    if let Err(error) = roxmltree::Document::parse(svg) {
+        panic!("{name}: {error}");
+    }
+}
+
+/// All text of the picture, without the tooltips.
+fn shown(svg: &str) -> Vec<String> {
+    let document = roxmltree::Document::parse(svg).expect("well-formed");
+    let texts = document.descendants().filter(|node| node.has_tag_name("text"));
+    texts
+        .map(|text| text.descendants().filter_map(|node| node.is_text().then(|| node.text())).flatten().collect())
+        .collect()
+}
+
+fn hostile(text: &str) -> Lifecycle {
+    let mut out = empty(text, text);
+    out.states = vec![state(text, text), state(text, text)];
+    let mut create = row(StateSet::default(), Some(0));
+    create.when = Some(formula(text));
+    let mut call = row(StateSet::default().with(0), Some(1));
+    call.rules = vec![text.into()];
+    let stay = row(StateSet::default().with(1), None);
+    out.events = vec![event("create", vec![create]), event(text, vec![call, stay])];
+    out
+}
+
+#[test]
+fn pictures_are_well_formed() {
+    for lifecycle in sketches() {
+        parsed(&lifecycle.name, &svg(&lifecycle));
+    }
+    for seed in 0..40 {
+        parsed(&format!("seed {seed}"), &svg(&random(seed, 9, 30)));
+    }
+}
+
+#[test]
+fn no_text_breaks_out_of_the_picture() {
+    let long = "m".repeat(100_000);
+    for text in [
+        "</text><script>alert(1)</script>",
+        "\" onload=\"alert(1)",
+        "a\u{0}b\u{1b}c\u{ffff}\u{202e}d",
+        "]]>&amp;&#0;<!--",
+        "line\nbreak\r\n\ttab",
+        "",
+        &long,
+    ] {
+        let picture = svg(&hostile(text));
+        parsed(text, &picture);
+        let document = roxmltree::Document::parse(&picture).expect("well-formed");
+        let known = ["svg", "title", "style", "rect", "g", "path", "circle", "text", "tspan"];
+        assert!(
+            document
+                .descendants()
+                .filter(roxmltree::Node::is_element)
+                .all(|node| known.contains(&node.tag_name().name()))
+        );
+        let attributes = document
+            .descendants()
+            .flat_map(|node| node.attributes().map(|it| it.name().to_owned()).collect::<Vec<_>>());
+        assert!(attributes.into_iter().all(|name| !name.starts_with("on")));
+        assert!(picture.len() < 60_000, "{} bytes", picture.len());
+        let told = mermaid(&hostile(text));
+        assert!(told.len() < 60_000);
+        assert!(!told.contains("<script"), "{told}");
+        assert!(told.lines().all(|line| !line.contains('\r')));
+    }
+}
+
+#[test]
+fn the_same_lifecycle_gives_the_same_text() {
+    for (one, other) in sketches().into_iter().zip(sketches()) {
+        assert_eq!(svg(&one), svg(&other));
+        assert_eq!(mermaid(&one), mermaid(&other));
+    }
+}
+
+#[test]
+fn a_picture_tells_events_callers_guards_timers_and_money() {
+    let document = shown(&svg(&sketch("document.job"))).join("\n");
+    for told in [
+        "document.job",
+        "QUEUED",
+        "waiting for a worker",
+        "submit · owner",
+        "after 1s",
+        "if cancelRequested",
+        "otherwise",
+    ] {
+        assert!(document.contains(told), "{told} is missing in\n{document}");
+    }
+    let image = shown(&svg(&sketch("image.job"))).join("\n");
+    for told in ["hold → revenue", "makes image.asset", "at retryAt", "block · moderator", "replay · owner or operator"]
+    {
+        assert!(image.contains(told), "{told} is missing in\n{image}");
+    }
+    let relay = shown(&svg(&sketch("relay.job"))).join("\n");
+    for told in ["resolve ← another record", "requires won of", "tells links.submissions: discard"] {
+        assert!(relay.contains(told), "{told} is missing in\n{relay}");
+    }
+}
+
+#[test]
+fn the_largest_lifecycles_give_bounded_pictures() {
+    for seed in 0..3 {
+        let largest = random(seed, 64, 1_000);
+        assert!(svg(&largest).len() < 3_000_000);
+        assert!(mermaid(&largest).len() < 1_000_000);
+    }
+}
+
+#[test]
+fn a_lifecycle_without_anything_is_still_a_picture() {
+    parsed("empty", &svg(&empty("", "")));
+    assert!(mermaid(&empty("", "")).starts_with("stateDiagram-v2\n"));
+}
+
+/// For looking at them: `DRAW_TO=dir cargo test -p onceward-core draw_all -- --ignored`; `DRAW_FROM` names another
+/// directory of systems.
+#[test]
+#[ignore = "writes files for people to look at"]
+fn draw_all() {
+    let Ok(to) = std::env::var("DRAW_TO") else { return };
+    let real = std::env::var("DRAW_FROM").map_or_else(|_| sketches(), |from| systems(from.as_ref()));
+    let random_ones = [random(5, 5, 12), random(9, 9, 20), random(1, 64, 1_000)];
+    for lifecycle in real.into_iter().chain(random_ones.map(Into::into)) {
+        let started = std::time::Instant::now();
+        let picture = svg(&lifecycle);
+        eprintln!("{}: {} bytes in {:?}", lifecycle.name, picture.len(), started.elapsed());
+        std::fs::write(format!("{to}/{}.svg", lifecycle.name), picture).expect("written");
+        std::fs::write(format!("{to}/{}.mmd", lifecycle.name), mermaid(&lifecycle)).expect("written");
+    }
+}

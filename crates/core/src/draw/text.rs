@@ -1,0 +1,139 @@
+//! Measuring, cutting and escaping text.
+
+/// Widths of the characters from space to `~` in hundredths of the font size: those of a wide system font, so that
+/// text set in a narrower one still fits.
+const WIDTHS: [u8; 95] = [
+    32, 40, 46, 84, 64, 95, 78, 28, 39, 39, 50, 84, 32, 36, 32, 34, // space to /
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 34, 34, 84, 84, 84, 56, // 0 to ?
+    100, 68, 69, 72, 77, 67, 61, 78, 75, 29, 50, 67, 56, 86, 75, 79, // @ to O
+    67, 79, 72, 67, 61, 73, 68, 99, 69, 67, 69, 39, 34, 39, 84, 56, // P to _
+    50, 61, 63, 55, 63, 62, 35, 63, 63, 28, 28, 58, 28, 97, 63, 61, // ` to o
+    63, 63, 41, 52, 39, 63, 59, 82, 59, 59, 52, 64, 34, 64, 84, // p to ~
+];
+
+/// Bold letters are wider by about this much.
+const BOLD: f64 = 1.13;
+
+const ELLIPSIS: char = '…';
+
+fn char_width(c: char) -> f64 {
+    let code = c as u32;
+    match code {
+        0x20..=0x7e => f64::from(WIDTHS[(code - 0x20) as usize]) / 100.0,
+        // Combining marks are counted too: better a gap than an overflow.
+        0x00..=0x2fff => 1.0,
+        // Ideographs, full-width forms, emoji and whatever a fallback font makes of the rest.
+        _ => 1.4,
+    }
+}
+
+pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
+    let em: f64 = text.chars().map(char_width).sum();
+    em * size * if bold { BOLD } else { 1.0 }
+}
+
+/// One line with no more than `max` pixels, ending in an ellipsis where something was cut.
+pub(super) fn fit(text: &str, max: f64, size: f64, bold: bool) -> String {
+    let text = clean(text);
+    // Even the narrowest character takes a quarter of the size; nothing beyond can be seen, so nothing more is read.
+    let most = bounded(&text, max / (size * 0.25));
+    if most.len() == text.len() && width(most, size, bold) <= max {
+        return text;
+    }
+    let mut out = String::new();
+    let room = max - width(&ELLIPSIS.to_string(), size, bold);
+    let mut used = 0.0;
+    for c in most.chars() {
+        used += width(c.encode_utf8(&mut [0; 4]), size, bold);
+        if used > room {
+            break;
+        }
+        out.push(c);
+    }
+    out.truncate(out.trim_end().len());
+    out.push(ELLIPSIS);
+    out
+}
+
+fn bounded(text: &str, chars: f64) -> &str {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count of characters")]
+    let chars = chars.max(1.0) as usize;
+    text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
+}
+
+/// Lines of at most `max` pixels, broken at spaces where there are any, best before an operator that joins conditions;
+/// at most `lines` of them, the last one cut.
+pub(super) fn wrap(text: &str, max: f64, size: f64, bold: bool, lines: usize) -> Vec<String> {
+    let text = clean(text);
+    let mut rest = text.as_str();
+    let mut out = Vec::new();
+    while !rest.is_empty() {
+        if out.len() + 1 == lines {
+            out.push(fit(rest, max, size, bold));
+            break;
+        }
+        let (line, after) = first_line(rest, max, size, bold);
+        out.push(line.to_owned());
+        rest = after;
+    }
+    out
+}
+
+fn first_line(text: &str, max: f64, size: f64, bold: bool) -> (&str, &str) {
+    let mut used = 0.0;
+    let mut break_at = None;
+    let mut join_at = None;
+    for (at, c) in text.char_indices() {
+        if c == ' ' {
+            break_at = Some(at);
+            let joins = ["&& ", "|| ", "? ", ": "].iter().any(|join| text[at + 1..].starts_with(join));
+            // Not so early that the line would be nearly empty.
+            if joins && used > max * 0.3 {
+                join_at = Some(at);
+            }
+        }
+        used += width(c.encode_utf8(&mut [0; 4]), size, bold);
+        if used > max && at > 0 {
+            let cut = join_at.or(break_at).filter(|at| *at > 0).unwrap_or(at);
+            return (text[..cut].trim_end(), text[cut..].trim_start());
+        }
+    }
+    (text, "")
+}
+
+/// One line without what XML forbids and without what would turn the reading direction of the text around it.
+pub(super) fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            ' ' | '\t' | '\n' | '\r' => {
+                if !out.is_empty() && !out.ends_with(' ') {
+                    out.push(' ');
+                }
+            }
+            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// Text as it may stand in XML, in an element or between double quotes.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' => out.push('\n'),
+            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,225 @@
+//! What a row says, in words short enough for a picture.
+
+use std::fmt::Write as _;
+
+use super::text::clean;
+use crate::model::{AccountRef, Amount, By, Event, EventKind, Formula, Lifecycle, Row, StateIx, Timing};
+
+/// Who sets an event off; each is drawn in its own colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// By name, by a caller.
+    Called,
+    /// By the engine: lease, commit, finish, fail, enter.
+    Engine,
+    /// By the clock.
+    Timer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EffectKind {
+    Money,
+    /// Spawn, require, cascade, deliver.
+    Other,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Effect {
+    pub(super) kind: EffectKind,
+    pub(super) text: String,
+}
+
+/// One row as it is said in a picture. The texts are whole; who draws them cuts them.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) tone: Tone,
+    /// The event, or the timer.
+    pub(super) head: String,
+    pub(super) caller: Option<String>,
+    pub(super) guard: Option<String>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) rules: String,
+    /// Everything, for the tooltip.
+    pub(super) full: String,
+}
+
+/// Tooltips are cut here: a file of 256 KB must not become a picture of many megabytes.
+const FULL_CHARS: usize = 600;
+
+/// What `event.rows[at]` says in the state `from` (`None`: at creation).
+pub(super) fn said(lifecycle: &Lifecycle, event: &Event, at: usize, from: Option<StateIx>) -> Said {
+    let row = &event.rows[at];
+    let (tone, head) = head(lifecycle, event, row);
+    let mut said = Said {
+        tone,
+        head,
+        caller: caller(lifecycle, event, row),
+        guard: guard(event, at, from),
+        effects: effects(row),
+        rules: row.rules.join(" "),
+        full: String::new(),
+    };
+    said.full = full(&said, row);
+    said
+}
+
+fn head(lifecycle: &Lifecycle, event: &Event, row: &Row) -> (Tone, String) {
+    match (event.kind, &row.timing) {
+        (EventKind::Time, Some(Timing::After(delay))) => {
+            (Tone::Timer, format!("after {}", without_record(delay.text.trim_matches(['\'', '"']))))
+        }
+        (EventKind::Time, Some(Timing::At(slot))) => {
+            let field = lifecycle.fields.get(usize::from(*slot)).map_or("?", |field| &field.name);
+            (Tone::Timer, format!("at {field}"))
+        }
+        (EventKind::Time, None) => (Tone::Timer, "in time".to_owned()),
+        (EventKind::Enter, _) => (Tone::Engine, "on entering".to_owned()),
+        (EventKind::Lease | EventKind::Commit | EventKind::Finish | EventKind::Fail, _) => {
+            (Tone::Engine, event.name.to_string())
+        }
+        (EventKind::Create | EventKind::Called, _) => (Tone::Called, event.name.to_string()),
+    }
+}
+
+fn caller(lifecycle: &Lifecycle, event: &Event, row: &Row) -> Option<String> {
+    if !matches!(event.kind, EventKind::Create | EventKind::Called) {
+        return None;
+    }
+    if row.by.is_empty() {
+        return Some("any writer".to_owned());
+    }
+    let names: Vec<&str> = row
+        .by
+        .iter()
+        .map(|by| match by {
+            By::Owner => "owner",
+            By::Operator => "operator",
+            By::Worker => "worker",
+            By::Record => "another record",
+            By::Who(who) => lifecycle.who.get(usize::from(*who)).map_or("?", |who| &who.name),
+        })
+        .collect();
+    Some(names.join(" or "))
+}
+
+/// The guard; or "otherwise", where rows tried before this one could have been taken instead.
+fn guard(event: &Event, at: usize, from: Option<StateIx>) -> Option<String> {
+    let row = &event.rows[at];
+    if let Some(when) = &row.when {
+        return Some(format!("if {}", without_record(&when.text)));
+    }
+    // Timers of their own do not compete: the first that is due is taken.
+    let competes = |earlier: &Row| {
+        event.kind != EventKind::Time
+            && (earlier.when.is_some() || !earlier.require.is_empty())
+            && from.is_none_or(|state| earlier.from.contains(state))
+            && (earlier.by.is_empty() || row.by.is_empty() || earlier.by.iter().any(|by| row.by.contains(by)))
+    };
+    event.rows[..at].iter().any(competes).then(|| "otherwise".to_owned())
+}
+
+fn effects(row: &Row) -> Vec<Effect> {
+    let mut out = Vec::new();
+    for entry in &row.moves {
+        let amount = match &entry.amount {
+            Amount::Rest => String::new(),
+            Amount::Formula(formula) => format!(" ({})", without_record(&formula.text)),
+        };
+        let text = format!("{} → {}{amount}", account(&entry.from), account(&entry.to));
+        out.push(Effect { kind: EffectKind::Money, text });
+    }
+    let other = |text: String| Effect { kind: EffectKind::Other, text };
+    let only = |condition: &Option<Formula>| match condition {
+        Some(condition) => format!(" if {}", without_record(&condition.text)),
+        None => String::new(),
+    };
+    for spawn in &row.spawn {
+        out.push(other(format!("makes {}{}", spawn.lifecycle, only(&spawn.condition))));
+    }
+    for cause in &row.require {
+        let (to, only) = (without_record(&cause.to.text), only(&cause.condition));
+        out.push(other(format!("requires {} of {to}{only}", cause.event)));
+    }
+    for cause in &row.cascade {
+        let (to, only) = (without_record(&cause.to.text), only(&cause.condition));
+        out.push(other(format!("tells {to}: {}{only}", cause.event)));
+    }
+    for deliver in &row.deliver {
+        let (to, only) = (without_record(&deliver.to.text), only(&deliver.condition));
+        out.push(other(format!("delivers to {to}{only}")));
+    }
+    out
+}
+
+fn account(account: &AccountRef) -> String {
+    match account {
+        AccountRef::Hold => "hold".to_owned(),
+        AccountRef::Named(template) => last_names(&without_record(&template.text)),
+    }
+}
+
+/// `agent:{input.submission.worker.name}` as `agent:{worker.name}`: the last two names say enough.
+fn last_names(template: &str) -> String {
+    let Some((before, rest)) = template.split_once('{') else { return template.to_owned() };
+    let Some((path, after)) = rest.split_once('}') else { return template.to_owned() };
+    let is_path = path.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
+    let from = path.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
+    let path = if is_path { &path[from..] } else { path };
+    format!("{before}{{{path}}}{after}")
+}
+
+fn full(said: &Said, row: &Row) -> String {
+    let mut out = said.head.clone();
+    if let Some(caller) = &said.caller {
+        let _ = write!(out, " by {caller}");
+    }
+    if let Some(when) = &row.when {
+        let _ = write!(out, "\nif {}", clean(&when.text));
+    }
+    for refuse in &row.refuse {
+        let _ = write!(out, "\nrefused with {} {} if {}", refuse.status, refuse.code, clean(&refuse.condition.text));
+        if out.len() > FULL_CHARS * 4 {
+            break;
+        }
+    }
+    for effect in &said.effects {
+        let _ = write!(out, "\n{}", clean(&effect.text));
+        if out.len() > FULL_CHARS * 4 {
+            break;
+        }
+    }
+    if !said.rules.is_empty() {
+        let _ = write!(out, "\n{}", said.rules);
+    }
+    if let Some((cut, _)) = out.char_indices().nth(FULL_CHARS) {
+        out.truncate(cut);
+        out.push('…');
+    }
+    out
+}
+
+/// The text without `record.` before a field: in the picture of a record it goes without saying.
+fn without_record(text: &str) -> String {
+    const WORD: &str = "record.";
+    let mut out = String::with_capacity(text.len());
+    let mut quote = None;
+    let mut before = ' ';
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let starts_name = !(before.is_alphanumeric() || before == '_' || before == '.');
+        if quote.is_none() && starts_name && rest.starts_with(WORD) {
+            rest = &rest[WORD.len()..];
+            before = '.';
+            continue;
+        }
+        match quote {
+            None if c == '\'' || c == '"' => quote = Some(c),
+            Some(open) if open == c => quote = None,
+            _ => {}
+        }
+        out.push(c);
+        before = c;
+        rest = &rest[c.len_utf8()..];
+    }
+    out
+}

@@ -1,0 +1,180 @@
+//! What expressions come to, and what faults.
+
+use onceward_core::expr::{FaultKind, Stop};
+use onceward_core::time::{Duration, Time};
+use onceward_core::value::Value;
+
+use crate::house::{Scene, compiled, id};
+
+#[test]
+fn conditions_come_true() {
+    let scene = Scene::new();
+    for text in [
+        "record.count + 1 >= record.budget",
+        "record.state == PAID",
+        "record.kind == payout && record.kind != refund",
+        "record.note == 'héllo' && size(record.note) == 5",
+        "record.due == null",
+        "null == record.title",
+        "record.job.name == 'bob'",
+        "record.job.boss.name == 'cy'",
+        "record.job.boss.boss == null",
+        "refs.me.id == record.job",
+        "refs.me == record.job",
+        "refs.me != null",
+        "links.parts.exists(p, p.state == Dead)",
+        "links.parts.map(p, p.name) == ['bob', 'cy']",
+        "!links.parts.all(p, p.state == Live)",
+        "record.support.all(s, s.state in ['Live', Fact])",
+        "record.support.map(s, s.both) == [7, 9]",
+        "'user' in actor.roles && !('admin' in actor.roles)",
+        "!('x' in actor.capabilities) && !actor.user",
+        "actor.roles == ['user']",
+        "actor.id == 'bob' && record.owner == 'ann'",
+        "now == timestamp('1970-01-01T00:01:40Z')",
+        "now - record.at == duration('50s')",
+        "int(now) / 60 == 1",
+        "input.amount == 12 && input.until == null",
+        "result.url == 'http'",
+        "error.code == 'lost' && error.message == 'gone' && error.retryable && error.retryAfter == null",
+        "record.version == 3 && record.attempt == 2 && record.hold == 5",
+        "record.created_at < record.updated_at && record.started_at == null && record.finished_at == null",
+        "record.id == record.id",
+        "string(record.id) == '00000000-0000-0000-0000-000000000001'",
+        "record.tags + ['x'] == ['red', 'blue', 'x']",
+        "record.tags.filter(t, t != 'red') == ['blue']",
+        "record.nums.exists_one(n, n > 2) && !record.nums.exists_one(n, n > 1)",
+        "record.nums.all(n, record.nums.exists(m, m >= n))",
+        "record.nums.map(n, record.nums.filter(m, m < n)) == [[], [1], [1, 2]]",
+        "[].all(x, false) && ![].exists(x, true)",
+        "max(1, 3, 2) == 3 && min(1, 3, 2) == 1",
+        "max(record.gap, record.wait) == record.wait",
+        "max(record.gap, error.retryAfter) == null",
+        "int(-1.9) == -1 && int(1.9) == 1",
+        "-7 / 2 == -3 && -7 % 2 == -1",
+        "'a' + 'b' == 'ab' && 'abc'.contains('b') && 'abc'.endsWith('c') && 'abc'.startsWith('a')",
+        "true || 1 / 0 == 1",
+        "!(false && 1 / 0 == 1)",
+        "record.flag ? true : 1 / 0 == 1",
+    ] {
+        assert_eq!(scene.value(text), Value::Bool(true), "{text}");
+    }
+}
+
+#[test]
+fn faults_are_faults_and_never_false() {
+    let scene = Scene::new();
+    for (text, kind) in [
+        ("9223372036854775807 + record.count > 0", FaultKind::Overflow),
+        ("-9223372036854775808 - record.count > 0", FaultKind::Overflow),
+        ("9223372036854775807 * record.count > 0", FaultKind::Overflow),
+        ("-9223372036854775808 / (record.count - 5) > 0", FaultKind::Overflow),
+        ("-(-9223372036854775808) > 0", FaultKind::Overflow),
+        ("int(1e30) > 0", FaultKind::Overflow),
+        ("int(9223372036854775808.0) > 0", FaultKind::Overflow),
+        ("timestamp('9999-12-30T00:00:00Z') + duration('3d') > now", FaultKind::Overflow),
+        ("1 / (record.count - 4) > 0", FaultKind::DivisionByZero),
+        ("1 % (record.count - 4) > 0", FaultKind::DivisionByZero),
+        ("1.0 / 0.0 > 0.0", FaultKind::DivisionByZero),
+        ("1e308 * 10.0 > 0.0", FaultKind::NotANumber),
+        ("record.due < now", FaultKind::Null),
+        ("record.limit + 1 > 0", FaultKind::Null),
+        ("record.maybe && record.flag", FaultKind::Null),
+        ("record.flag && record.maybe", FaultKind::Null),
+        ("!record.maybe", FaultKind::Null),
+        ("record.maybe ? true : false", FaultKind::Null),
+        ("record.parent.count > 1", FaultKind::Null),
+        ("record.parent.id == record.id", FaultKind::Null),
+        ("record.limit in record.nums", FaultKind::Null),
+        ("size(record.title) > 0", FaultKind::Null),
+        ("[record.title] == []", FaultKind::Null),
+        ("record.nums.map(n, record.limit) == []", FaultKind::Null),
+        // No error is absorbed by what stands beside it.
+        ("1 / 0 == 1 || true", FaultKind::DivisionByZero),
+        ("1 / 0 == 1 && false", FaultKind::DivisionByZero),
+        ("record.nums.exists(n, 1 / (n - 1) > 5 || n == 2)", FaultKind::DivisionByZero),
+    ] {
+        assert_eq!(scene.fault(text), kind, "{text}");
+    }
+}
+
+#[test]
+fn a_fault_points_at_its_part() {
+    let text = "record.flag && record.due < now";
+    let Err(Stop::Fault(fault)) = Scene::new().eval(&compiled(text)) else { panic!() };
+    assert_eq!(&text[fault.at.range().start - 100..fault.at.range().end - 100], "record.due");
+}
+
+#[test]
+fn unanswered_checks_stop_only_where_they_are_read() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.eval(&compiled("checks.deposit.ok")), Err(Stop::Unanswered(0)));
+    assert_eq!(scene.value("record.flag || checks.deposit.ok"), Value::Bool(true));
+    scene.answers = vec![Some([Value::Bool(true), Value::Int(7)].into())];
+    assert_eq!(scene.value("checks.deposit.ok && checks.deposit.sum == 7"), Value::Bool(true));
+}
+
+#[test]
+fn backoff_grows_to_its_cap_and_never_overflows() {
+    let mut scene = Scene::new();
+    for (tries, seconds) in [(-5, 1), (0, 1), (1, 2), (3, 8), (8, 256), (9, 300), (i64::MAX, 300)] {
+        scene.set("count", Value::Int(tries));
+        let value = scene.value("backoff(record.count, '1s', 2, '5m')");
+        assert_eq!(value, Value::Duration(Duration::from_secs(seconds)), "{tries}");
+    }
+    assert_eq!(scene.value("backoff(9, '1s', 1, '5m')"), Value::Duration(Duration::from_secs(1)));
+    assert_eq!(scene.value("backoff(9, '10m', 3, '5m')"), Value::Duration(Duration::from_secs(300)));
+    assert_eq!(scene.value("backoff(9, '0s', 3, '5m')"), Value::Duration(Duration::ZERO));
+    assert_eq!(scene.value("backoff(99, '1us', 1000, '3000000d')"), scene.value("duration('3000000d')"));
+}
+
+#[test]
+fn jitter_is_stable_and_spread() {
+    let mut scene = Scene::new();
+    let expr = compiled("jitter('1s')");
+    let mut seen = Vec::new();
+    for version in 0..1_000 {
+        scene.record.version = version;
+        scene.record.id = id(u128::from(version / 2));
+        let Ok(Value::Duration(length)) = scene.eval(&expr) else { panic!() };
+        assert_eq!(scene.eval(&expr), Ok(Value::Duration(length)));
+        assert!((0..1_000_000).contains(&length.micros()));
+        seen.push(length.micros());
+    }
+    let mean = seen.iter().sum::<i64>() / 1_000;
+    assert!((450_000..550_000).contains(&mean), "{mean}");
+    seen.sort_unstable();
+    seen.dedup();
+    assert!(seen.len() > 990);
+    assert_eq!(scene.value("jitter('0s')"), Value::Duration(Duration::ZERO));
+    assert_eq!(scene.value("jitter(-record.wait)"), Value::Duration(Duration::ZERO));
+}
+
+#[test]
+fn a_record_of_another_version_is_asked_by_name() {
+    let mut scene = Scene::new();
+    let expr = compiled("record.job.both == 7");
+    let job = scene.shelf.records.get_mut(&id(2)).unwrap();
+    let mut lifecycle = (*job.lifecycle).clone();
+    lifecycle.fields.reverse();
+    job.lifecycle = lifecycle.into();
+    job.fields.reverse();
+    assert_eq!(scene.eval(&expr), Ok(Value::Bool(true)));
+    let job = scene.shelf.records.get_mut(&id(2)).unwrap();
+    let mut lifecycle = (*job.lifecycle).clone();
+    lifecycle.fields.retain(|field| &*field.name != "both");
+    job.lifecycle = lifecycle.into();
+    job.fields.remove(0);
+    assert_eq!(scene.fault("record.job.both == 7"), FaultKind::WrongType);
+}
+
+#[test]
+fn what_stops_the_world_stops_the_expression() {
+    let mut scene = Scene::new();
+    scene.set("job", Value::Ref(id(77)));
+    assert_eq!(scene.fault("record.job.name == 'x'"), FaultKind::Dangling);
+    // The ref itself needs no record.
+    assert_eq!(scene.value("record.job.id == record.job"), Value::Bool(true));
+    scene.set("at", Value::Time(Time::MAX));
+    assert_eq!(scene.fault("record.at + record.wait > now"), FaultKind::Overflow);
+}

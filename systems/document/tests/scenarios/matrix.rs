@@ -1,0 +1,84 @@
+//! Every state, every event, every caller.
+
+use onceward_testkit::matrix::{Allowed, Matrix};
+use onceward_testkit::user;
+use serde_json::{Map, json};
+
+use super::{created, last_chance, queued, retrying, running};
+
+/// Typed from the requirement: its transitions, who may ask for them, and nothing else.
+const ALLOWED: &[Allowed<'static>] = &[
+    ("nothing", "create", "owner, operator, stranger, worker", "CREATED"),
+    ("CREATED", "submit", "owner", "QUEUED"),
+    ("CREATED", "cancel", "owner, operator", "FAILED"),
+    ("QUEUED", "lease", "worker", "RUNNING"),
+    ("QUEUED", "exhaust", "operator", "FAILED"),
+    ("QUEUED", "cancel", "owner, operator", "FAILED"),
+    ("RUNNING: retries left", "cancel", "owner, operator", "RUNNING"),
+    ("RUNNING: retries left", "commit", "worker", "SUCCEEDED"),
+    ("RUNNING: retries left", "commit and finish", "worker", "SUCCEEDED"),
+    ("RUNNING: retries left", "fail TIMEOUT", "worker", "RETRYING"),
+    ("RUNNING: retries left", "fail CORRUPT_DATA", "worker", "FAILED"),
+    ("RUNNING: retries left", "fail UNHEARD_OF", "worker", "FAILED"),
+    ("RUNNING: retries left", "yield", "worker", "RETRYING"),
+    ("RUNNING: retries left", "lost", "engine", "RETRYING"),
+    ("RUNNING: retries left", "time", "engine", "RETRYING"),
+    ("RUNNING: no retries left", "cancel", "owner, operator", "RUNNING"),
+    ("RUNNING: no retries left", "commit", "worker", "SUCCEEDED"),
+    ("RUNNING: no retries left", "commit and finish", "worker", "SUCCEEDED"),
+    ("RUNNING: no retries left", "fail TIMEOUT", "worker", "FAILED"),
+    ("RUNNING: no retries left", "fail CORRUPT_DATA", "worker", "FAILED"),
+    ("RUNNING: no retries left", "fail UNHEARD_OF", "worker", "FAILED"),
+    ("RUNNING: no retries left", "yield", "worker", "FAILED"),
+    ("RUNNING: no retries left", "lost", "engine", "FAILED"),
+    ("RUNNING: no retries left", "time", "engine", "FAILED"),
+    ("RUNNING: asked to stop", "commit", "worker", "SUCCEEDED"),
+    ("RUNNING: asked to stop", "commit and finish", "worker", "SUCCEEDED"),
+    ("RUNNING: asked to stop", "fail TIMEOUT", "worker", "FAILED"),
+    ("RUNNING: asked to stop", "fail CORRUPT_DATA", "worker", "FAILED"),
+    ("RUNNING: asked to stop", "fail UNHEARD_OF", "worker", "FAILED"),
+    ("RUNNING: asked to stop", "yield", "worker", "FAILED"),
+    ("RUNNING: asked to stop", "lost", "engine", "FAILED"),
+    ("RUNNING: asked to stop", "time", "engine", "FAILED"),
+    ("RETRYING", "cancel", "owner, operator", "FAILED"),
+    ("RETRYING", "time", "engine", "QUEUED"),
+    // Not a move of the job: its worker's execution is still to be closed after the commit.
+    ("SUCCEEDED: not closed", "finish", "worker", "SUCCEEDED"),
+    ("SUCCEEDED: not closed", "commit and finish", "worker", "SUCCEEDED"),
+    ("SUCCEEDED: not closed", "lost", "engine", "SUCCEEDED"),
+    ("SUCCEEDED: not closed", "time", "engine", "SUCCEEDED"),
+];
+
+/// DOC-1, DOC-2, DOC-3, DOC-4, DOC-5, DOC-6, DOC-7, DOC-8, DOC-16: these moves happen, and no other does.
+#[test]
+fn every_state_event_and_caller() {
+    Matrix::new("document", "document.job", &[], |stage| stage)
+        .given(Map::new(), Some(b"%PDF-1.7"))
+        .works(&json!({ "pages": 1 }), &["TIMEOUT", "CORRUPT_DATA", "UNHEARD_OF"])
+        .scene("CREATED", created)
+        .scene("QUEUED", queued)
+        .scene("RUNNING: retries left", running)
+        .scene("RUNNING: no retries left", last_chance)
+        .scene("RUNNING: asked to stop", |stage| {
+            let lease = running(stage);
+            stage.fire(lease.record, "cancel", &user("alice")).ok();
+            lease
+        })
+        .scene("RETRYING", |stage| retrying(stage, 1))
+        .scene("SUCCEEDED", |stage| {
+            let lease = running(stage);
+            stage.commit(&lease, json!({ "pages": 1 })).ok();
+            lease
+        })
+        .scene("SUCCEEDED: not closed", |stage| {
+            let lease = running(stage);
+            stage.commit_only(&lease, json!({ "pages": 1 })).ok();
+            lease
+        })
+        .scene("FAILED", |stage| {
+            let lease = running(stage);
+            stage.fail(&lease, "CORRUPT_DATA").ok();
+            lease
+        })
+        .check(ALLOWED);
+}

@@ -1,0 +1,107 @@
+//! Every state, every event, every caller, for the three lifecycles.
+
+use onceward_testkit::matrix::{Allowed, Matrix};
+use onceward_testkit::user;
+use serde_json::{Map, Value, json};
+
+use super::{alice, dead, dressed, failed, grant, image, queued, running, user_role};
+
+/// Typed from the requirement.
+const JOB: &[Allowed<'static>] = &[
+    ("nothing", "create", "owner", "queued"),
+    ("queued", "lease", "worker", "running"),
+    ("queued", "block", "moderator", "rejected"),
+    ("running: first try", "commit", "worker", "completed"),
+    ("running: first try", "commit and finish", "worker", "completed"),
+    ("running: first try", "fail policy", "worker", "rejected"),
+    ("running: first try", "fail 400", "worker", "dead_letter"),
+    ("running: first try", "fail 503", "worker", "failed"),
+    ("running: first try", "yield", "worker", "failed"),
+    ("running: first try", "lost", "engine", "failed"),
+    ("running: first try", "time", "engine", "failed"),
+    ("running: last try", "commit", "worker", "completed"),
+    ("running: last try", "commit and finish", "worker", "completed"),
+    ("running: last try", "fail policy", "worker", "rejected"),
+    ("running: last try", "fail 400", "worker", "dead_letter"),
+    ("running: last try", "fail 503", "worker", "dead_letter"),
+    ("running: last try", "yield", "worker", "dead_letter"),
+    ("running: last try", "lost", "engine", "dead_letter"),
+    ("running: last try", "time", "engine", "dead_letter"),
+    ("failed", "time", "engine", "queued"),
+    ("dead_letter", "replay", "owner, operator", "dead_letter"),
+    // Not a move of the job: its worker's execution is still to be closed after the commit.
+    ("completed: not closed", "finish", "worker", "completed"),
+    ("completed: not closed", "commit and finish", "worker", "completed"),
+    ("completed: not closed", "lost", "engine", "completed"),
+    ("completed: not closed", "time", "engine", "completed"),
+];
+
+fn with_credits(stage: onceward_testkit::Stage) -> onceward_testkit::Stage {
+    let mut stage = dressed(stage);
+    grant(&mut stage, "alice", 100);
+    stage
+}
+
+/// IMG-1, IMG-2, IMG-3, IMG-4, IMG-5, IMG-6, IMG-7, IMG-8, IMG-10: these moves happen, and no other does.
+#[test]
+fn every_state_event_and_caller_of_a_job() {
+    Matrix::new("image", "image.job", &[], with_credits)
+        .caller("moderator", user_role("mo", "moderator"))
+        .given(Map::new(), Some(b"a cat"))
+        .works(&image(), &["policy", "400", "503"])
+        .scene("queued", queued)
+        .scene("running: first try", running)
+        .scene("running: last try", |stage| {
+            let lease = failed(stage, 3);
+            stage.pass("10s");
+            stage.lease(lease.record, "w1")
+        })
+        .scene("failed", |stage| failed(stage, 1))
+        .scene("completed", |stage| {
+            let lease = running(stage);
+            stage.commit(&lease, image()).ok();
+            lease
+        })
+        .scene("completed: not closed", |stage| {
+            let lease = running(stage);
+            stage.commit_only(&lease, image()).ok();
+            lease
+        })
+        .scene("rejected", |stage| {
+            let lease = running(stage);
+            stage.fail(&lease, "policy").ok();
+            lease
+        })
+        .scene("dead_letter", dead)
+        .check(JOB);
+}
+
+/// IMG-3: only a job's commit makes an asset, and only its owner removes it.
+#[test]
+fn every_state_event_and_caller_of_an_asset() {
+    let stored = |stage: &mut onceward_testkit::Stage| {
+        let lease = running(stage);
+        stage.commit(&lease, image()).ok();
+        stage.linked(lease.record, "image.asset", "job")[0]
+    };
+    Matrix::new("image", "image.asset", &[], with_credits)
+        .given(Map::from_iter([("url".to_owned(), json!("originals/x"))]), None)
+        .scene("stored", stored)
+        .scene("removed", |stage| {
+            let id = stored(stage);
+            stage.fire(id, "remove", &alice()).ok()
+        })
+        .check(&[("stored", "remove", "owner", "removed")]);
+}
+
+/// IMG-17: only an operator makes a grant, and nothing moves it.
+#[test]
+fn every_state_event_and_caller_of_a_grant() {
+    let Value::Object(gift) = json!({ "user": "alice", "amount": 5, "order": "o-1" }) else { unreachable!() };
+    Matrix::new("image", "image.grant", &[("user", "'eve'"), ("amount", "5"), ("order", "'o-2'")], dressed)
+        .caller("payee", user("alice"))
+        .owner_is(user("zoe"))
+        .given(gift, None)
+        .scene("granted", |stage| grant(stage, "alice", 5))
+        .check(&[("nothing", "create", "operator", "granted")]);
+}
