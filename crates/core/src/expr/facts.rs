@@ -4,7 +4,7 @@ use super::tree::{Binary, Expr, Function, Kind, Path, Root};
 use crate::value::Value;
 
 /// The paths that are not null if `expr` was evaluated without a fault and, where it is a condition, came to `truth`.
-pub(super) fn learned(expr: &Expr, truth: Option<bool>) -> Vec<Path> {
+pub(crate) fn learned(expr: &Expr, truth: Option<bool>) -> Vec<Path> {
     let mut facts = Vec::new();
     learn(expr, truth, &mut facts);
     facts

@@ -16,6 +16,7 @@ mod typing;
 mod walk;
 
 pub use compile::{compile, eval};
+pub(crate) use facts::learned;
 pub use env::{Env, Fault, FaultKind, Stop, World};
 pub use scope::{Place, Scope, Signature, Signatures, Want};
 pub use tree::{ActorPart, Binary, Comprehension, ErrorPart, Expr, Function, Kind, Path, Root, Step};
