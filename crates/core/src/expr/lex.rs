@@ -128,14 +128,13 @@ fn next(text: &str, at: usize) -> Result<(Token, usize), Bad> {
     }
     let single = |token| Ok((token, 1));
     match bytes[0] {
-        b'<' | b'>' | b'+' | b'*' | b'%' => single(Token::Operator),
         b'/' if rest.starts_with("//") => Err(Bad::new(
             "not-in-subset",
             at..text.len(),
             "comments have no place inside an expression",
             "write the comment in the file, with `#`",
         )),
-        b'/' => single(Token::Operator),
+        b'<' | b'>' | b'+' | b'*' | b'/' | b'%' => single(Token::Operator),
         b'-' => single(Token::Minus),
         b'!' => single(Token::Not),
         b'?' => single(Token::Question),

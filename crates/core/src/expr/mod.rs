@@ -18,6 +18,6 @@ mod walk;
 pub use compile::{compile, eval};
 pub(crate) use facts::learned;
 pub use env::{Env, Fault, FaultKind, Stop, World};
-pub use scope::{Place, Scope, Signature, Signatures, Want};
+pub use scope::{LinkScope, Place, Scope, Signature, Signatures, Want};
 pub use tree::{ActorPart, Binary, Comprehension, ErrorPart, Expr, Function, Kind, Path, Root, Step};
 pub use walk::{NullRisk, checks_read, may_be_null, null_risks, paths_read, walk};

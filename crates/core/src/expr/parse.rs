@@ -42,9 +42,8 @@ const STACK_BYTES: usize = 24 * 1024 * 1024;
 /// Parse on a stack that is known to be large enough. A panic of the parser ends there too, as a refusal of the text.
 pub(super) fn parse(text: &str) -> Result<Node, Bad> {
     let tokens = lex::read(text)?;
-    let unread = || {
-        Bad::new("bad-expression", 0..text.len(), "the expression cannot be read", "write it in a simpler way")
-    };
+    let unread =
+        || Bad::new("bad-expression", 0..text.len(), "the expression cannot be read", "write it in a simpler way");
     std::thread::scope(|scope| {
         let worker = std::thread::Builder::new().stack_size(STACK_BYTES);
         let parsed = worker.spawn_scoped(scope, || parse_here(text, &tokens)).map_err(|_| unread())?;

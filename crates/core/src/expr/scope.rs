@@ -20,6 +20,9 @@ pub struct Signature {
 /// All lifecycles that are compiled together.
 pub type Signatures = BTreeMap<Arc<str>, Signature>;
 
+/// A link as expressions see it: name, the lifecycles its records may be of, and its bound.
+pub type LinkScope = (Arc<str>, Vec<Arc<str>>, Option<u32>);
+
 /// The names visible to one expression. What is `None` or empty is not visible there, and naming it is an error that
 /// says so.
 #[derive(Clone, Copy)]
@@ -37,8 +40,8 @@ pub struct Scope<'a> {
     pub checks: &'a [(Arc<str>, Vec<Field>)],
     /// `refs.NAME`: name and lifecycle.
     pub lookups: &'a [(Arc<str>, Arc<str>)],
-    /// `links.NAME`: name, the lifecycles its records may be of, and its bound.
-    pub links: &'a [(Arc<str>, Vec<Arc<str>>, Option<u32>)],
+    /// `links.NAME`.
+    pub links: &'a [LinkScope],
     /// `actor.…`.
     pub actor: bool,
     /// `now`.

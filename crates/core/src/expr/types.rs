@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::{Type, Typed};
 
-/// Both, but null is possible where it is in either.
+/// A type, and whether null is possible.
 pub(super) fn typed(ty: Type, nullable: bool) -> Typed {
     Typed { ty, nullable }
 }
@@ -56,10 +56,9 @@ fn union(one: &[Arc<str>], other: &[Arc<str>]) -> Arc<[Arc<str>]> {
 /// Whether `==` between them can ever be true.
 pub(super) fn comparable(one: &Type, other: &Type) -> bool {
     match (one, other) {
-        (Type::Null, _) | (_, Type::Null) => true,
+        (Type::Null, _) | (_, Type::Null) | (Type::Enum(_), Type::Text) | (Type::Text, Type::Enum(_)) => true,
         (Type::Json, _) | (_, Type::Json) => false,
         (Type::Enum(one), Type::Enum(other)) | (Type::Ref(one), Type::Ref(other)) => shares(one, other),
-        (Type::Enum(_), Type::Text) | (Type::Text, Type::Enum(_)) => true,
         (Type::List(one), Type::List(other)) => comparable(one, other),
         _ => one == other,
     }

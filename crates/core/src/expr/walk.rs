@@ -121,8 +121,10 @@ fn operand_risks(operand: &Expr, known: &[Path], risks: &mut Vec<NullRisk>) {
 /// The parts that must not be null for this part to have a value.
 fn strict_operands(expr: &Expr) -> Vec<&Expr> {
     match &expr.kind {
-        Kind::Const(_) | Kind::Read(_) | Kind::Call(Function::Max | Function::Min, _) => Vec::new(),
-        Kind::Binary(Binary::Equal | Binary::NotEqual, _, _) => Vec::new(),
+        Kind::Const(_)
+        | Kind::Read(_)
+        | Kind::Call(Function::Max | Function::Min, _)
+        | Kind::Binary(Binary::Equal | Binary::NotEqual, _, _) => Vec::new(),
         Kind::Not(inner) | Kind::Negate(inner) => vec![inner],
         Kind::If(condition, _, _) => vec![condition],
         Kind::And(left, right) | Kind::Or(left, right) | Kind::Binary(_, left, right) => vec![left, right],

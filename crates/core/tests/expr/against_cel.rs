@@ -57,7 +57,7 @@ struct Writer {
 
 impl Writer {
     fn write(&mut self, sort: Sort, depth: u32) -> String {
-        if depth == 0 || self.dice.roll(6) == 0 {
+        if depth == 0 || self.dice.roll(8) == 0 {
             return self.leaf(sort);
         }
         let depth = depth - 1;
@@ -139,7 +139,8 @@ impl Writer {
                 format!("{}.{how}({})", self.write(Sort::Text, depth), self.write(Sort::Text, depth))
             }
             5 => {
-                let (range, how) = (self.dice.pick(&[Sort::Ints, Sort::Texts]), self.dice.pick(&["all", "exists", "exists_one"]));
+                let (range, how) =
+                    (self.dice.pick(&[Sort::Ints, Sort::Texts]), self.dice.pick(&["all", "exists", "exists_one"]));
                 self.over(range, how, Sort::Bool, depth)
             }
             6 => format!("(record.title {} null)", self.dice.pick(&["==", "!="])),
@@ -159,7 +160,7 @@ impl Writer {
 
     fn leaf(&mut self, sort: Sort) -> String {
         let locals: Vec<&String> = self.locals.iter().filter(|(_, own)| *own == sort).map(|(name, _)| name).collect();
-        if !locals.is_empty() && self.dice.0 % 2 == 0 {
+        if !locals.is_empty() && self.dice.0.is_multiple_of(2) {
             return self.dice.pick(&locals.iter().map(|name| name.as_str()).collect::<Vec<_>>()).to_owned();
         }
         match sort {
@@ -169,8 +170,14 @@ impl Writer {
             Sort::Bool => self.dice.pick(&["record.flag", "true", "false"]),
             Sort::Ints => self.dice.pick(&["record.nums", "[1, 2]", "[0]"]),
             Sort::Texts => self.dice.pick(&["record.tags", "['a']", "['a', 'b']"]),
-            Sort::Time => self.dice.pick(&["record.at", "timestamp('2026-01-31T12:00:00.25Z')", "timestamp('1969-12-31T23:59:59.5Z')"]),
-            Sort::Length => self.dice.pick(&["record.wait", "duration('90s')", "duration('1h30m')", "duration('250ms')"]),
+            Sort::Time => self.dice.pick(&[
+                "record.at",
+                "timestamp('2026-01-31T12:00:00.25Z')",
+                "timestamp('1969-12-31T23:59:59.5Z')",
+            ]),
+            Sort::Length => {
+                self.dice.pick(&["record.wait", "duration('90s')", "duration('1h30m')", "duration('250ms')"])
+            }
         }
         .to_owned()
     }
@@ -183,7 +190,6 @@ fn made(text: &str) -> cel::Value {
 
 fn to_cel(value: &Value) -> cel::Value {
     match value {
-        Value::Null => cel::Value::Null,
         Value::Bool(truth) => cel::Value::Bool(*truth),
         Value::Int(number) => cel::Value::Int(*number),
         Value::Double(number) => cel::Value::Float(*number),
@@ -191,7 +197,7 @@ fn to_cel(value: &Value) -> cel::Value {
         Value::Time(time) => made(&format!("timestamp('{time}')")),
         Value::Duration(length) => made(&format!("duration('{}us')", length.micros())),
         Value::List(items) => items.iter().map(to_cel).collect::<Vec<_>>().into(),
-        Value::Ref(_) | Value::Json(_) => cel::Value::Null,
+        Value::Null | Value::Ref(_) | Value::Json(_) => cel::Value::Null,
     }
 }
 
@@ -200,7 +206,7 @@ fn same(ours: &Value, theirs: &cel::Value) -> bool {
         (Value::Null, cel::Value::Null) => true,
         (Value::Bool(ours), cel::Value::Bool(theirs)) => ours == theirs,
         (Value::Int(ours), cel::Value::Int(theirs)) => ours == theirs,
-        (Value::Double(ours), cel::Value::Float(theirs)) => ours == theirs,
+        (Value::Double(ours), cel::Value::Float(theirs)) => ours.total_cmp(theirs).is_eq(),
         (Value::Text(ours), cel::Value::String(theirs)) => **ours == ***theirs,
         (Value::Time(ours), cel::Value::Timestamp(theirs)) => ours.micros() == theirs.timestamp_micros(),
         (Value::Duration(ours), cel::Value::Duration(theirs)) => Some(ours.micros()) == theirs.num_microseconds(),
@@ -249,7 +255,7 @@ struct Tally {
 fn compare(dice: Dice, house: &House, scene: &mut Scene, tally: &mut Tally) -> Dice {
     let mut writer = Writer { dice, locals: Vec::new() };
     let sort = writer.dice.pick(&SORTS);
-    let depth = u32::try_from(1 + writer.dice.roll(4)).unwrap();
+    let depth = u32::try_from(2 + writer.dice.roll(4)).unwrap();
     let text = writer.write(sort, depth);
     let mut dice = writer.dice;
     let expr = match house.compile(&text, &Want::Any) {

@@ -55,7 +55,8 @@ fn long_flat_expressions_are_fine() {
 fn cost_is_bounded_before_it_runs() {
     // Twenty elements: three loops inside each other are 8,000 rounds, five are millions.
     compiled("record.nums.all(a, record.nums.all(b, record.nums.all(c, a + b + c > 0)))");
-    let text = "record.nums.all(a, record.nums.all(b, record.nums.all(c, record.nums.all(d, record.nums.all(e, a > 0)))))";
+    let text =
+        "record.nums.all(a, record.nums.all(b, record.nums.all(c, record.nums.all(d, record.nums.all(e, a > 0)))))";
     let (code, at, _) = refused(text);
     assert_eq!((code, at), ("expression-too-costly", text));
     assert_eq!(

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use onceward_core::diagnostic::{Diagnostic, Span};
-use onceward_core::expr::{
-    self, Env, Expr, Fault, FaultKind, Place, Scope, Signature, Signatures, Stop, Want, World,
-};
+use onceward_core::expr::{self, Env, Expr, Fault, FaultKind, Place, Scope, Signature, Signatures, Stop, Want, World};
 use onceward_core::model::{
     Bounds, Clock, ErrorTable, Field, Formula, Lifecycle, Link, LinkSource, Lookup, PayloadBounds, Ready, State, Type,
     Typed,
@@ -52,7 +50,7 @@ pub(crate) struct House {
     pub(crate) result: Vec<Field>,
     pub(crate) checks: Vec<(Arc<str>, Vec<Field>)>,
     pub(crate) lookups: Vec<(Arc<str>, Arc<str>)>,
-    pub(crate) links: Vec<(Arc<str>, Vec<Arc<str>>, Option<u32>)>,
+    pub(crate) links: Vec<expr::LinkScope>,
 }
 
 fn signature(name: &str, states: &[&str], fields: Vec<Field>) -> Signature {
@@ -98,8 +96,11 @@ impl House {
                 field("both", Type::Int),
             ],
         );
-        let claim =
-            signature("shop.claim", &["Hint", "Claim", "Fact"], vec![field("both", Type::Int), field("name", Type::Int)]);
+        let claim = signature(
+            "shop.claim",
+            &["Hint", "Claim", "Fact"],
+            vec![field("both", Type::Int), field("name", Type::Int)],
+        );
         let signatures =
             [order.clone(), job, claim].into_iter().map(|signature| (signature.name.clone(), signature)).collect();
         Self {

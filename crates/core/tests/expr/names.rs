@@ -41,7 +41,11 @@ fn unknown_names_are_pointed_at() {
         ("record.tags.x == 1", "unknown-field", "x"),
         ("record.note == pending", "unknown-name", "pending"),
         ("pending == waiting", "unknown-name", "pending"),
-        ("(record.flag ? record.job : record.job).name == 'x'", "not-in-subset", "record.flag ? record.job : record.job"),
+        (
+            "(record.flag ? record.job : record.job).name == 'x'",
+            "not-in-subset",
+            "record.flag ? record.job : record.job",
+        ),
     ]);
 }
 

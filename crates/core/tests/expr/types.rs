@@ -93,7 +93,8 @@ fn operands_of_other_types_are_refused() {
     ] {
         assert_eq!(refused(text).0, "type-mismatch", "{text}");
     }
-    for text in ["backoff(1, '1s', record.count, '5m')", "backoff(1, '1s', 0, '5m')", "size()", "max(1)", "record.nums.all(x)"]
+    for text in
+        ["backoff(1, '1s', record.count, '5m')", "backoff(1, '1s', 0, '5m')", "size()", "max(1)", "record.nums.all(x)"]
     {
         assert_eq!(refused(text).0, "wrong-arguments", "{text}");
     }
@@ -176,19 +177,15 @@ fn messages_point_at_the_exact_bytes() {
     let house = crate::house::House::new();
     let mut place = crate::house::place("1 + 'a'");
     place.content = None;
-    let errors = onceward_core::expr::compile(
-        "1 + 'a'",
-        place,
-        &house.scope(),
-        &onceward_core::expr::Want::Any,
-    )
-    .unwrap_err();
+    let errors =
+        onceward_core::expr::compile("1 + 'a'", place, &house.scope(), &onceward_core::expr::Want::Any).unwrap_err();
     assert_eq!(errors[0].at, place.whole);
 }
 
 #[test]
 fn both_sides_are_looked_at() {
-    let errors =
-        crate::house::House::new().compile("record.x == 1 && record.y == 2", &onceward_core::expr::Want::Any).unwrap_err();
+    let errors = crate::house::House::new()
+        .compile("record.x == 1 && record.y == 2", &onceward_core::expr::Want::Any)
+        .unwrap_err();
     assert_eq!(errors.len(), 2);
 }

@@ -26,6 +26,7 @@ pub(super) fn fault(kind: FaultKind, at: Span) -> Stop {
     Stop::Fault(Fault { kind, at })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it stands where an evaluation ends, which may fault")]
 pub(super) fn boolean<'a>(value: bool) -> Got<'a> {
     Ok(Cow::Owned(Value::Bool(value)))
 }

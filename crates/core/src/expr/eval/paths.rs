@@ -11,6 +11,7 @@ use crate::record::Record;
 use crate::time::Time;
 use crate::value::Value;
 
+#[expect(clippy::unnecessary_wraps, reason = "it stands where an evaluation ends, which may fault")]
 fn owned<'a>(value: Value) -> Got<'a> {
     Ok(Cow::Owned(value))
 }

@@ -7,6 +7,7 @@ use super::super::cost;
 use super::super::parse::{Node, What};
 use super::super::tree::{Comprehension, Kind};
 use super::super::types::{join, name_of, typed};
+use super::paths::is_root;
 use super::typer::{Checked, Local, Lowered, Typer};
 use crate::model::Type;
 
@@ -117,7 +118,7 @@ impl Typer<'_> {
     }
 
     fn variable(&mut self, name: &Arc<str>, at: &Range<usize>) -> Checked<()> {
-        if self.is_root(name) || name.as_ref() == "now" || self.locals.iter().any(|local| local.name == *name) {
+        if is_root(name) || name.as_ref() == "now" || self.locals.iter().any(|local| local.name == *name) {
             let message = format!("`{name}` already means something here");
             return self.error("ambiguous-name", at, message, "choose another name for the variable");
         }

@@ -41,24 +41,24 @@ fn word(ty: &Type) -> &'static str {
     }
 }
 
-impl Typer<'_> {
-    pub(super) fn is_root(&self, name: &str) -> bool {
-        ROOTS.contains(&name)
-    }
+pub(super) fn is_root(name: &str) -> bool {
+    ROOTS.contains(&name)
+}
 
+impl Typer<'_> {
     /// Everything an expression may begin with here.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         ROOTS.into_iter().chain(["now"]).chain(self.locals.iter().map(|local| &*local.name))
     }
 
     /// A variable or `now`, standing alone.
-    pub(super) fn root_value(&mut self, name: &str, at: &Range<usize>) -> Checked<Lowered> {
+    pub(super) fn root_value(&self, name: &str, at: &Range<usize>) -> Lowered {
         match self.local(name) {
             Some(reading) => {
                 let lowered = self.read(at, reading.path.root, reading.typed);
-                Some(Lowered { items: reading.items, hops: reading.hops, ..lowered })
+                Lowered { items: reading.items, hops: reading.hops, ..lowered }
             }
-            None => Some(self.read(at, Root::Now, typed(Type::Time, false))),
+            None => self.read(at, Root::Now, typed(Type::Time, false)),
         }
     }
 
@@ -181,13 +181,11 @@ impl Typer<'_> {
         of: &str,
         root: impl Fn(u16) -> Root,
     ) -> Checked<(Reading, usize)> {
-        match fields.iter().position(|field| *field.name == *name) {
-            Some(index) => Some((start_field(root(number(index)), &fields[index]), 1)),
-            None => {
-                let help = suggest::help(name, fields.iter().map(|field| &*field.name));
-                self.error("unknown-field", at, format!("{of} has no `{name}`"), help)
-            }
-        }
+        let Some(index) = fields.iter().position(|field| *field.name == *name) else {
+            let help = suggest::help(name, fields.iter().map(|field| &*field.name));
+            return self.error("unknown-field", at, format!("{of} has no `{name}`"), help);
+        };
+        Some((start_field(root(number(index)), &fields[index]), 1))
     }
 
     fn error_part(&mut self, name: &str, at: &Range<usize>) -> Checked<(Reading, usize)> {
@@ -298,13 +296,12 @@ impl Typer<'_> {
         if scope.own.name == *lifecycle {
             return Some(scope.own);
         }
-        match scope.signatures.get(lifecycle) {
-            Some(signature) => Some(signature),
-            None => {
-                let help = suggest::help(lifecycle, scope.signatures.keys().map(|name| &**name));
-                self.error("unknown-lifecycle", at, format!("no lifecycle is called `{lifecycle}`"), help)
-            }
+        let found = scope.signatures.get(lifecycle);
+        if found.is_none() {
+            let help = suggest::help(lifecycle, scope.signatures.keys().map(|name| &**name));
+            return self.error("unknown-lifecycle", at, format!("no lifecycle is called `{lifecycle}`"), help);
         }
+        found
     }
 
     fn meta(&mut self, name: &str, lifecycles: &Arc<[Arc<str>]>, at: &Range<usize>) -> Checked<(Step, Typed)> {

@@ -9,6 +9,7 @@ use super::super::suggest;
 use super::super::tree::{Expr, Kind, Path, Root};
 use super::super::types::{fits, name_of, typed};
 use super::super::{cost, facts};
+use super::paths;
 use crate::bounds;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Type, Typed};
@@ -196,13 +197,13 @@ impl<'a> Typer<'a> {
                 let message = format!("`{name}` is both a value of the closed list it meets and a name of its own");
                 return self.error("ambiguous-name", at, message, format!("write '{name}' for the value of the list"));
             }
-            return self.root_value(name, at);
+            return Some(self.root_value(name, at));
         }
         if is_value {
             let ty = Type::Enum([name.clone()].into());
             return Some(self.lowered(at, Kind::Const(Value::Text(name.clone())), typed(ty, false), 1));
         }
-        if self.is_root(name) || name.as_ref() == "now" {
+        if paths::is_root(name) || name.as_ref() == "now" {
             return self.root_alone(name, at);
         }
         let (message, help) = match values {
