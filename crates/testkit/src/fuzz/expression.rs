@@ -43,7 +43,7 @@ pub(super) fn run(bytes: &[u8]) {
         match expr::compile(&text, place, &ground.scope(), &want) {
             Err(found) => assert!(!found.is_empty(), "refused without a word"),
             Ok(tree) => {
-                let _ = (expr::checks_read(&tree), expr::paths_read(&tree), expr::null_risks(&tree));
+                let _ = (expr::checks_read(&tree), expr::paths_read(&tree), expr::null_risks(&tree, &[]));
                 ground.evaluate(&tree);
             }
         }

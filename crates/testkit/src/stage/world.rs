@@ -188,7 +188,7 @@ impl Stage {
             .map(|(due, _, id)| (due, id))
     }
 
-    pub(super) fn definition(&self, lifecycle: &str) -> &onceward_core::model::Lifecycle {
+    pub(crate) fn definition(&self, lifecycle: &str) -> &onceward_core::model::Lifecycle {
         self.definitions.get(lifecycle).unwrap_or_else(|| panic!("no lifecycle is called {lifecycle}"))
     }
 
