@@ -15,7 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 && file.file_name().is_some_and(|name| name != "Cargo.toml");
             if is_lifecycle {
                 let name = file.strip_prefix(&systems)?.display().to_string();
-                writeln!(list, "    ({:?}, include_str!({:?})),", format!("systems/{name}"), file)?;
+                let path = file.display().to_string();
+                writeln!(list, "    ({:?}, include_str!({path:?})),", format!("systems/{name}"))?;
             }
         }
     }

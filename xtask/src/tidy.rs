@@ -47,6 +47,10 @@ pub(crate) fn run() -> Result<()> {
             }));
         }
     }
+    let guide = sources.iter().find(|source| source.path == "ARCHITECTURE.md").map_or("", |source| &source.text);
+    for manifest in sources.iter().filter(|source| source.path.ends_with("Cargo.toml")) {
+        wrong.extend(undescribed(manifest, guide)?);
+    }
     for path in long.keys().filter(|path| !sources.iter().any(|source| source.path == **path)) {
         wrong.push(format!("xtask/tidy.toml gives a reason for {path}, which is not there"));
     }
@@ -79,14 +83,25 @@ fn leftovers(source: &Source) -> Vec<String> {
     wrong
 }
 
-/// Whether the word stands there with no letter before or after it.
-fn has_word(line: &str, word: &str) -> bool {
+/// Whether the word stands there with no letter before or after it, where it starts or ends with one.
+pub(crate) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + word.len()..].chars().next();
         let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        !is_letter(before) && (word.ends_with(['!', '(']) || !is_letter(after))
+        (word.starts_with('.') || !is_letter(before)) && (word.ends_with(['!', '(']) || !is_letter(after))
     })
+}
+
+/// Direct dependencies that have no line of their own in ARCHITECTURE.md.
+fn undescribed(manifest: &Source, guide: &str) -> Result<Vec<String>> {
+    let table: toml::Table = toml::from_str(&manifest.text).with_context(|| manifest.path.clone())?;
+    let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let names = kinds.iter().filter_map(|kind| table.get(*kind)?.as_table()).flat_map(|list| list.keys());
+    Ok(names
+        .filter(|name| !name.starts_with("onceward") && !guide.contains(&format!("| `{name}` |")))
+        .map(|name| format!("{} depends on {name}, which has no line in ARCHITECTURE.md", manifest.path))
+        .collect())
 }
 
 /// Links to files that are not there, and to headings that no file has.
@@ -187,6 +202,14 @@ mod tests {
         assert!(too_long(&long, &BTreeMap::new()).is_some());
         assert!(too_long(&long, &reason).is_none());
         assert!(too_long(&source("a.rs", "x"), &reason).is_some());
+    }
+
+    #[test]
+    fn every_dependency_has_a_line() -> Result<()> {
+        let manifest = source("crates/a/Cargo.toml", "[dependencies]\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n");
+        assert!(undescribed(&manifest, "| `b` | a | x |\n| `c` | a | y |")?.is_empty());
+        assert_eq!(undescribed(&manifest, "| `b` | a | x |")?.len(), 1);
+        Ok(())
     }
 
     #[test]

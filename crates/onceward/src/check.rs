@@ -39,6 +39,10 @@ struct Findings {
 impl Findings {
     fn of(reading: &Reading) -> Self {
         let unfit = reading.unfit.clone();
+        if !unfit.is_empty() {
+            // The others may refer to these; what could be said about them now would mislead.
+            return Self { lifecycles: Vec::new(), diagnostics: Vec::new(), unfit };
+        }
         match onceward_core::load(&reading.files) {
             Ok(loaded) => {
                 let names = loaded.definitions.lifecycles.keys().filter(|name| !shipped::is_built_in(name));

@@ -84,15 +84,11 @@ fn from_files(paths: &[PathBuf], name: Option<&str>) -> Result<Option<Arc<Lifecy
         return Ok(None);
     }
     let given = reading.files.files.len();
-    let alone = compile(&reading.files);
-    let definitions = match alone.definitions {
+    let definitions = match compile(&reading.files).definitions {
         Some(definitions) => definitions,
-        None => match compile(&with_neighbours(&reading.files, paths)).definitions {
+        None => match compiled(&with_neighbours(&reading.files, paths)) {
             Some(definitions) => definitions,
-            None => {
-                show(&alone.diagnostics, &reading.files);
-                return Ok(None);
-            }
+            None => return Ok(None),
         },
     };
     let candidates: Vec<&Arc<Lifecycle>> = definitions

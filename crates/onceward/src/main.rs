@@ -13,7 +13,11 @@ use clap::{Parser, Subcommand};
 
 /// A durable lifecycle engine: declare how a thing lives in one file; Onceward checks it, draws it and enforces it.
 #[derive(Parser)]
-#[command(name = "onceward", version, after_help = "Example:\n  onceward check systems/image\n  onceward draw image.job")]
+#[command(
+    name = "onceward",
+    version,
+    after_help = "Example:\n  onceward check systems/image\n  onceward draw image.job"
+)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,

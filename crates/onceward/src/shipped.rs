@@ -13,5 +13,7 @@ pub(crate) fn is_built_in(lifecycle: &str) -> bool {
 }
 
 pub(crate) fn files() -> Files {
-    Files { files: SHIPPED.iter().map(|(name, text)| File { name: (*name).to_owned(), text: Arc::from(*text) }).collect() }
+    Files {
+        files: SHIPPED.iter().map(|(name, text)| File { name: (*name).to_owned(), text: Arc::from(*text) }).collect(),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use onceward_core::diagnostic::{File, Files};
+use onceward_core::diagnostic::{File, Files, render_all};
 use onceward_core::model::Definitions;
 
 use crate::Stage;
@@ -26,7 +26,7 @@ pub fn stage(system: &str) -> Stage {
     Stage::new(load(system))
 }
 
-/// A shipped system and files of the test's own beside it (name and text).
+/// A shipped system and files of the test's own beside it (name and text), which need not be sound.
 pub fn load_with(system: &str, more: &[(&str, &str)]) -> Definitions {
     let folder = repository().join("systems").join(system);
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
@@ -37,19 +37,19 @@ pub fn load_with(system: &str, more: &[(&str, &str)]) -> Definitions {
         .collect();
     paths.sort();
     let mut files = Vec::new();
-    let mut whole = true;
+    let mut prove = more.is_empty();
     for path in paths {
         let file = path.file_name().and_then(|name| name.to_str()).expect("names in UTF-8");
         let name = format!("systems/{system}/{file}");
         let mut text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
         if let Some(line) = taken_away(&name) {
             text = without(&text, line);
-            whole = false;
+            prove = false;
         }
         files.push(File { name, text: text.into() });
     }
     files.extend(more.iter().map(|(name, text)| File { name: (*name).to_owned(), text: (*text).into() }));
-    compile(&Files { files }, whole)
+    compile(&Files { files }, prove)
 }
 
 /// Files of the test's own only.
@@ -62,11 +62,13 @@ fn compile(files: &Files, prove: bool) -> Definitions {
     if prove {
         match onceward_core::load(files) {
             Ok(loaded) => loaded.definitions,
-            Err(diagnostics) => panic!("the files are not sound:\n{diagnostics:#?}"),
+            Err(diagnostics) => panic!("the files are not sound:\n{}", render_all(&diagnostics, files, false)),
         }
     } else {
         let compiled = onceward_core::compile::compile(files);
-        compiled.definitions.unwrap_or_else(|| panic!("the cut file does not compile:\n{:#?}", compiled.diagnostics))
+        compiled
+            .definitions
+            .unwrap_or_else(|| panic!("the files do not compile:\n{}", render_all(&compiled.diagnostics, files, false)))
     }
 }
 
@@ -79,7 +81,8 @@ fn taken_away(file: &str) -> Option<usize> {
 
 /// Tables that are one thing: a line of theirs cannot go alone. Those of `[states]` and its kin can.
 fn goes_whole(header: &str) -> bool {
-    header.starts_with("[[") || ["[work]", "[errors]", "[payload]", "[access]"].iter().any(|own| header.starts_with(own))
+    header.starts_with("[[")
+        || ["[work]", "[errors]", "[payload]", "[access]"].iter().any(|own| header.starts_with(own))
 }
 
 /// The text without the row whose block stands at this line (from 1), or without the entry that is this line. Lines
@@ -104,7 +107,8 @@ pub fn without(text: &str, line: usize) -> String {
 mod tests {
     use super::without;
 
-    const FILE: &str = "a = 1\n[states]\nA = 1\nB = 2\n\n[work]\nlease = 3\nrule = 4\n[[on.x]]\ngo = [\n  5,\n]\n[[on.y]]\n";
+    const FILE: &str =
+        "a = 1\n[states]\nA = 1\nB = 2\n\n[work]\nlease = 3\nrule = 4\n[[on.x]]\ngo = [\n  5,\n]\n[[on.y]]\n";
 
     #[test]
     fn an_entry_goes_alone() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::declared::{self, Rule};
 use super::id::RuleId;
@@ -42,6 +42,9 @@ fn is_lifecycle(path: &str) -> bool {
 impl Index {
     pub(crate) fn gather() -> Result<Self> {
         let rules = declared::rules()?;
+        if rules.is_empty() {
+            bail!("no systems/*/README.md declares a rule");
+        }
         let prefixes: BTreeSet<&str> = rules.iter().map(|rule| rule.id.prefix.as_str()).collect();
         let ours = |found: Vec<RuleId>| -> Vec<RuleId> {
             found.into_iter().filter(|id| prefixes.contains(id.prefix.as_str())).collect()

@@ -18,9 +18,20 @@ pub(super) enum Caller {
     Engine,
 }
 
+/// INV-9: a worker's calls are for a worker's key. A token fences; it is a small number and keeps no secret, so in
+/// anybody else's hands it is worth nothing.
+pub(super) fn is_worker(actor: &Actor) -> bool {
+    ["worker", "operator", "engine"].iter().any(|role| actor.has_role(role))
+}
+
+/// Whether the call carries the token of the live lease, from a key that may hold one.
+fn holds_lease(record: &Record, actor: &Actor, token: Option<Token>) -> bool {
+    token.is_some() && is_worker(actor) && record.live_execution().map(|execution| execution.token) == token
+}
+
 /// One owner never sees another's records unless the lifecycle says so; a live lease grants reading while it lasts.
 pub(super) fn may_read(draft: &Draft, record: &Record, actor: &Actor, token: Option<Token>) -> Step<bool> {
-    if token.is_some() && record.live_execution().map(|execution| execution.token) == token {
+    if holds_lease(record, actor, token) {
         return Ok(true);
     }
     let lifecycle = &record.lifecycle;
@@ -39,11 +50,12 @@ pub(super) fn may_read(draft: &Draft, record: &Record, actor: &Actor, token: Opt
 /// Whether a row is for this caller.
 pub(super) fn is_for(draft: &Draft, row: &Row, record: &Record, caller: Caller) -> Step<bool> {
     let actor = &draft.operation.actor;
+    // A key that may only look moves nothing, not even its own owner's records.
+    if matches!(caller, Caller::Key(_)) && !actor.may_write() {
+        return Ok(false);
+    }
     if row.by.is_empty() {
-        return Ok(match caller {
-            Caller::Record | Caller::Engine => true,
-            Caller::Key(_) => actor.may_write(),
-        });
+        return Ok(true);
     }
     for by in &row.by {
         if admits(draft, by, record, actor, caller)? {
@@ -58,7 +70,7 @@ fn admits(draft: &Draft, by: &By, record: &Record, actor: &Actor, caller: Caller
         By::Owner => actor.id == record.owner,
         By::Operator => actor.has_role("operator"),
         By::Worker => match caller {
-            Caller::Key(Some(token)) => record.live_execution().is_some_and(|execution| execution.token == token),
+            Caller::Key(token) => holds_lease(record, actor, token),
             _ => false,
         },
         By::Record => caller == Caller::Record,

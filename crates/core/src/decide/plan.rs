@@ -163,7 +163,12 @@ fn is_true(formula: &Formula, env: &Env) -> Step<bool> {
 fn refuse(row: &Row, env: &Env, event: &str, include: impl Fn(&Formula) -> bool) -> Step<()> {
     for entry in &row.refuse {
         if include(&entry.condition) && is_true(&entry.condition, env)? {
-            let reason = format!("refused because {}", entry.condition.text);
+            // What the outside found is not told on: a prompt that is blocked hears that it is, not by what (IMG-15).
+            let reason = if checks_read(&entry.condition.expr).is_empty() {
+                format!("refused because {}", entry.condition.text)
+            } else {
+                entry.code.replace('_', " ")
+            };
             let mut refusal = refusal(env.record, event, entry.status, &entry.code, reason);
             refusal.audit.clone_from(&entry.audit);
             return Err(Halt::Refuse(refusal));

@@ -100,14 +100,17 @@ impl Run<'_> {
                 Outcome::Changed(*record)
             }
             Call::Lost { record, token } => {
-                let committed = self.draft.expect(*record)?.execution.as_ref().is_some_and(|execution| {
-                    execution.token == *token && execution.status == ExecutionStatus::Committed
-                });
-                if committed {
-                    self.close(*record)?;
-                    Outcome::Changed(*record)
-                } else {
-                    worked(*record, self.fail(*record, *token, &report("lost", "the worker is gone"), "lost")?)
+                // Only a lease that still counts can be lost. One that ended meanwhile is no fault of the record's.
+                let live = self.draft.expect(*record)?.live_execution().filter(|live| live.token == *token).cloned();
+                match live.map(|execution| execution.status) {
+                    None => Outcome::Repeated(*record),
+                    Some(ExecutionStatus::Committed) => {
+                        self.close(*record)?;
+                        Outcome::Changed(*record)
+                    }
+                    Some(_) => {
+                        worked(*record, self.fail(*record, *token, &report("lost", "the worker is gone"), "lost")?)
+                    }
                 }
             }
         })
@@ -292,7 +295,8 @@ fn stuck(definitions: &Definitions, snapshot: &Snapshot, operation: &Operation, 
     else {
         return Decision::Refusal(super::halt::refusal_of_call("time", 422, "fault", why));
     };
-    let Some(record) = snapshot.record(id) else { return Decision::Missing(vec![Key::Record(id)]) };
+    // Looked for and not there: asking for it again would go on for ever.
+    let Some(record) = snapshot.record(id) else { return Decision::Refusal(not_found("time")) };
     let mut draft = Draft::new(definitions, snapshot, operation, now);
     let mut aside = (**record).clone();
     aside.stuck = Some(why.into());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::access::may_read;
+use super::access::{is_worker, may_read};
 use super::carry::{Run, engine_event};
 use super::changes::Effect;
 use super::draft::Draft;
@@ -41,12 +41,8 @@ enum Standing {
 impl Run<'_> {
     /// EXE-5: one worker owns the job until the lease expires.
     pub(super) fn lease(&mut self, id: RecordId, worker: &Arc<str>, lease: Option<Duration>, start: bool) -> Step<()> {
-        let record = self.subject(id, "lease", None)?;
+        let record = self.subject(id, "lease")?;
         let no = |status, code, reason: &str| Err(Halt::Refuse(refusal(&record, "lease", status, code, reason)));
-        // INV-9: authority is judged here, not in the worker.
-        if !is_worker(&self.draft) {
-            return no(403, "not_allowed", "only a worker may take a lease");
-        }
         let Some(work) = &record.lifecycle.work else {
             return no(409, "not_work", "nobody works on records of this lifecycle");
         };
@@ -102,7 +98,7 @@ impl Run<'_> {
 
     /// EXE-6: the worker begins.
     pub(super) fn start(&mut self, id: RecordId, token: Token) -> Step<Done> {
-        let record = self.subject(id, "start", Some(token))?;
+        let record = self.subject(id, "start")?;
         match self.standing(&record, token)? {
             Standing::Live => {}
             Standing::Committed | Standing::Done => return Ok(Done::Repeated),
@@ -118,7 +114,7 @@ impl Run<'_> {
 
     /// Extend the lease (EXE-5): the new execution, and whether the worker is asked to stop.
     pub(super) fn heartbeat(&mut self, id: RecordId, token: Token, lease: Option<Duration>) -> Step<(Execution, bool)> {
-        let record = self.subject(id, "heartbeat", Some(token))?;
+        let record = self.subject(id, "heartbeat")?;
         match self.standing(&record, token)? {
             Standing::Live | Standing::Committed => {}
             Standing::Done | Standing::Aborted(_) => {
@@ -155,7 +151,7 @@ impl Run<'_> {
 
     /// EXE-12, EXE-13: the effect lands, once, with everything its row names.
     pub(super) fn commit(&mut self, id: RecordId, token: Token, result: &Json, finish: bool) -> Step<Done> {
-        let record = self.subject(id, "commit", Some(token))?;
+        let record = self.subject(id, "commit")?;
         match self.standing(&record, token)? {
             Standing::Live => {}
             Standing::Committed if finish => {
@@ -195,7 +191,7 @@ impl Run<'_> {
     }
 
     pub(super) fn finish(&mut self, id: RecordId, token: Token) -> Step<Done> {
-        let record = self.subject(id, "finish", Some(token))?;
+        let record = self.subject(id, "finish")?;
         match self.standing(&record, token)? {
             Standing::Committed => self.close(id).map(|()| Done::Changed),
             Standing::Done => Ok(Done::Repeated),
@@ -220,7 +216,7 @@ impl Run<'_> {
 
     /// EXE-7: a failure, a yield or a lost lease before the commit.
     pub(super) fn fail(&mut self, id: RecordId, token: Token, report: &ErrorReport, event: &str) -> Step<Done> {
-        let record = self.subject(id, event, Some(token))?;
+        let record = self.subject(id, event)?;
         match self.standing(&record, token)? {
             Standing::Live => {}
             Standing::Committed | Standing::Done => {
@@ -271,11 +267,12 @@ impl Run<'_> {
     }
 
     /// The record that a worker's call is about. To whoever may neither work nor read, it is not there.
-    fn subject(&self, id: RecordId, event: &str, token: Option<Token>) -> Step<Arc<Record>> {
+    fn subject(&self, id: RecordId, event: &str) -> Step<Arc<Record>> {
         let actor = &self.draft.operation.actor;
         match self.draft.find(id)? {
-            Some(record) if is_worker(&self.draft) || may_read(&self.draft, record, actor, token)? => {
-                Ok(Arc::clone(record))
+            Some(record) if is_worker(actor) => Ok(Arc::clone(record)),
+            Some(record) if may_read(&self.draft, record, actor, None)? => {
+                Err(Halt::Refuse(refusal(record, event, 403, "not_allowed", "only a worker may do this")))
             }
             _ => Err(Halt::Refuse(not_found(event))),
         }
@@ -335,11 +332,6 @@ pub(super) fn not_found(event: &str) -> Box<super::changes::Refusal> {
     let mut refusal = refusal_of_call(event, 404, "not_found", "there is no such record");
     refusal.denial = true;
     refusal
-}
-
-fn is_worker(draft: &Draft) -> bool {
-    let actor = &draft.operation.actor;
-    ["worker", "operator", "engine"].iter().any(|role| actor.has_role(role))
 }
 
 /// A report on LEASED implies the start. `false` where it had started already.

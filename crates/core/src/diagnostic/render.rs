@@ -313,7 +313,7 @@ mod tests {
         assert!(shown("", 0..0).contains("1 | \n  | ^ here"));
         assert!(shown("ab", 2..9).contains("a.toml:1:3\n"));
         assert!(
-            shown("\t日本 = x\r\n", 8..12).contains("1 |     日本 = x\n  |          ^^^^ here"),
+            shown("\t日本 = x\r\n", 8..12).contains("1 |     日本 = x\n  |          ^^^ here"),
             "{}",
             shown("\t日本 = x\r\n", 8..12)
         );

@@ -15,9 +15,9 @@ mod types;
 mod typing;
 mod walk;
 
-pub use compile::{compile, eval};
-pub(crate) use facts::learned;
+pub use compile::{compile, compile_knowing, eval};
 pub use env::{Env, Fault, FaultKind, Stop, World};
+pub use facts::learned;
 pub use scope::{LinkScope, Place, Scope, Signature, Signatures, Want};
 pub use tree::{ActorPart, Binary, Comprehension, ErrorPart, Expr, Function, Kind, Path, Root, Step};
 pub use walk::{NullRisk, checks_read, may_be_null, null_risks, paths_read, walk};

@@ -4,7 +4,8 @@
 //! - a double that is no number or infinite is a value there and a fault here.
 //!
 //! Not generated at all, since `cel` has nothing to compare with: bare names, `max`, `min`, `backoff`, `jitter`, our
-//! durations in days, operators on null, and the division of doubles by zero.
+//! durations in days, operators on null, and the division of doubles by zero. Times stay near the epoch, since the
+//! durations of `cel` end at 292 years.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +17,7 @@ use onceward_core::value::Value;
 use crate::house::{House, Scene};
 
 /// Expressions per run.
-const CASES: u32 = 8_000;
+const CASES: u32 = 5_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
@@ -172,7 +173,7 @@ impl Writer {
             Sort::Texts => self.dice.pick(&["record.tags", "['a']", "['a', 'b']"]),
             Sort::Time => self.dice.pick(&[
                 "record.at",
-                "timestamp('2026-01-31T12:00:00.25Z')",
+                "timestamp('1970-03-31T12:00:00.25Z')",
                 "timestamp('1969-12-31T23:59:59.5Z')",
             ]),
             Sort::Length => {
@@ -231,7 +232,7 @@ fn random_record(dice: &mut Dice) -> Vec<(&'static str, Value)> {
         ("note", note),
         ("title", either(dice, title)),
         ("kind", Value::text(dice.pick(&["payout", "refund"]))),
-        ("at", Value::Time(Time::from_micros(dice.pick(&[0, 1_500_000, -1, 1_769_860_800_250_000])))),
+        ("at", Value::Time(Time::from_micros(dice.pick(&[0, 1_500_000, -1, 7_860_800_250_000])))),
         ("wait", Value::Duration(Duration::from_micros(dice.pick(&[0, 1, 5_000_000, 3_600_000_000])))),
         ("flag", Value::Bool(dice.roll(2) == 0)),
         ("limit", either(dice, limit)),

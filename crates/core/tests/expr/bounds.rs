@@ -72,3 +72,18 @@ fn cost_is_bounded_while_it_runs() {
     scene.set("nums", Value::List(vec![Value::Int(1); 2_000].into()));
     assert_eq!(scene.fault("record.nums.all(a, record.nums.all(b, a == b))"), FaultKind::TooCostly);
 }
+
+/// What is learned about nulls is found once for each part: ways through nested conditions double, the work must not.
+#[test]
+fn nested_conditions_take_no_time() {
+    for (open, middle, close) in [
+        ("!(", "record.flag", ")"),
+        ("(", "record.flag", " && record.flag)"),
+        ("(", "record.flag", " ? record.flag : record.flag)"),
+    ] {
+        let text = |depth: usize| format!("{}{middle}{}", open.repeat(depth), close.repeat(depth));
+        let house = crate::house::House::new();
+        let deepest = (1..40).map(text).take_while(|text| house.compile(text, &onceward_core::expr::Want::Any).is_ok());
+        assert!(deepest.count() >= 10);
+    }
+}

@@ -97,3 +97,19 @@ fn reads_are_told() {
     assert!(matches!(expr.kind, Kind::And(..)));
     assert!(House::new().compile("checks.deposit.ok", &Want::Any).is_ok());
 }
+
+/// What a row's guard has shown holds in the rest of the row.
+#[test]
+fn what_one_expression_learns_another_may_know() {
+    let house = House::new();
+    let text = "record.limit + record.parent.count";
+    let guard = compiled("record.limit != null && record.parent.count > 1");
+    let known = expr::learned(&guard, Some(true));
+    let want = fits(Type::Int, false);
+    let place = crate::house::place(text);
+    let knowing = expr::compile_knowing(text, place, &house.scope(), &want, &known).unwrap();
+    assert!(expr::null_risks(&knowing, &[]).is_empty());
+    assert_eq!(expr::null_risks(&compiled(text), &[]).len(), 2);
+    assert_eq!(expr::null_risks(&compiled(text), &expr::learned(&guard, Some(false))).len(), 2);
+    assert!(expr::compile_knowing("record.limit", place, &house.scope(), &want, &known).is_ok());
+}

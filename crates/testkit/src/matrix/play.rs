@@ -48,21 +48,23 @@ pub struct Matrix {
     trials: Vec<Trial>,
     create: Map<String, Json>,
     payload: Option<Vec<u8>>,
+    /// Whether what another record makes must point at a record that is there.
+    points: bool,
 }
 
 impl Matrix {
     /// The matrix of a shipped lifecycle. Alice owns its records. `spawned` is what another record gives when it makes
     /// one: names and expressions.
     pub fn new(system: &str, lifecycle: &str, spawned: &[(&str, &str)], dress: impl FnOnce(Stage) -> Stage) -> Self {
-        let events: Vec<String> = systems::load(system)
-            .get(lifecycle)
-            .unwrap_or_else(|| panic!("{system} has no {lifecycle}"))
+        let definitions = systems::load(system);
+        let own = definitions.get(lifecycle).unwrap_or_else(|| panic!("{system} has no {lifecycle}"));
+        let events: Vec<String> = own
             .events
             .iter()
             .filter(|event| event.kind == EventKind::Called)
             .map(|event| event.name.to_string())
             .collect();
-        let text = puppet(lifecycle, &events, spawned);
+        let text = puppet(own, &events, spawned);
         let stage = dress(Stage::new(systems::load_with(system, &[("puppet.toml", &text)])));
         let callers = vec![
             Caller { name: "owner", actor: user("alice") },
@@ -81,6 +83,7 @@ impl Matrix {
             trials,
             create: Map::new(),
             payload: None,
+            points: spawned.iter().any(|(_, expression)| expression.contains("record.target")),
         }
     }
 
@@ -155,7 +158,7 @@ impl Matrix {
             cells.push((caller.name.to_owned(), cell_of(&outcome.decision, &stage, None)));
         }
         // A real record to point to, where the new one must point at something.
-        let (mut stage, target) = match self.scenes.first() {
+        let (mut stage, target) = match self.scenes.first().filter(|_| self.points) {
             Some(scene) => (scene.stage.clone(), Some(scene.cast.record)),
             None => (self.stage.clone(), None),
         };
@@ -170,7 +173,10 @@ impl Matrix {
     }
 
     fn puppet(&self, stage: &mut Stage, target: Option<RecordId>) -> RecordId {
-        let attempt = stage.create(PUPPET, &operator("olga")).owner(PUPPETEER);
+        let mut attempt = stage.create(PUPPET, &operator("olga")).owner(PUPPETEER);
+        if let Some(bytes) = &self.payload {
+            attempt = attempt.payload(bytes);
+        }
         match target {
             Some(target) => attempt.with("target", target.to_string()).ok(),
             None => attempt.ok(),
@@ -179,19 +185,20 @@ impl Matrix {
 
     fn cells(&self, scene: &Scene, trial: &Trial) -> Vec<(String, Cell)> {
         let record = scene.cast.record;
-        let own = scene.cast.lease.as_ref().map_or(Token(0), |lease| lease.token);
+        let own = Token(scene.stage.record(record).attempt);
         let play = |actor: &Actor, call: Call| {
             let mut stage = scene.stage.clone();
             let outcome = stage.attempt(actor, call).outcome();
             cell_of(&outcome.decision, &stage, Some(record))
         };
-        // What carries a token is tried with the right one and with another.
+        let by_all = |call: &dyn Fn() -> Call| -> Vec<(String, Cell)> {
+            self.callers.iter().map(|caller| (caller.name.to_owned(), play(&caller.actor, call()))).collect()
+        };
+        // What carries a token is tried with the right one by everybody, and by a worker with another.
         let worked = |call: &dyn Fn(Token) -> Call| {
-            let by = worker("w1");
-            vec![
-                ("worker".to_owned(), play(&by, call(own))),
-                ("other token".to_owned(), play(&by, call(Token(own.0 + 1)))),
-            ]
+            let mut cells = by_all(&|| call(own));
+            cells.push(("other token".to_owned(), play(&worker("w1"), call(Token(own.0 + 1)))));
+            cells
         };
         match trial {
             Trial::Fire { event, input } => {
@@ -199,7 +206,8 @@ impl Matrix {
                     .callers
                     .iter()
                     .map(|caller| {
-                        let token = scene.cast.lease.as_ref().filter(|_| caller.name == "worker").map(|lease| lease.token);
+                        let token =
+                            scene.cast.lease.as_ref().filter(|_| caller.name == "worker").map(|lease| lease.token);
                         let (event, input) = (event.as_str().into(), input.clone());
                         let call = Call::Fire { record, event, input, token, if_version: None };
                         (caller.name.to_owned(), play(&caller.actor, call))
@@ -213,10 +221,7 @@ impl Matrix {
                 }
                 cells
             }
-            Trial::Lease => {
-                let call = Call::Lease { record, worker: "w1".into(), lease: None, start: false };
-                vec![("worker".to_owned(), play(&worker("w1"), call))]
-            }
+            Trial::Lease => by_all(&|| Call::Lease { record, worker: "w1".into(), lease: None, start: false }),
             Trial::Commit { result, finish } => {
                 worked(&|token| Call::Commit { record, token, result: result.clone(), finish: *finish })
             }
@@ -257,7 +262,8 @@ fn cell_of(decision: &Decision, stage: &Stage, about: Option<RecordId>) -> Cell 
 /// The state of the one that the puppet made.
 fn made(decision: &Decision, lifecycle: &str) -> String {
     let Decision::Changes(changes) = decision else { return String::new() };
-    let new = changes.records.iter().find(|change| change.before.is_none() && *change.after.lifecycle.name == *lifecycle);
+    let new =
+        changes.records.iter().find(|change| change.before.is_none() && *change.after.lifecycle.name == *lifecycle);
     new.map_or_else(|| "nothing".to_owned(), |change| change.after.state_name().to_string())
 }
 

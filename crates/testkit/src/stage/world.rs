@@ -122,7 +122,10 @@ impl Stage {
             let decision = decide(&self.definitions, &self.world, &operation, self.now);
             match &decision {
                 Decision::Due(records) => {
-                    assert!(!matches!(operation.call, Call::Due { .. }), "what is due asks for what is due: {operation:?}");
+                    assert!(
+                        !matches!(operation.call, Call::Due { .. }),
+                        "what is due asks for what is due: {operation:?}"
+                    );
                     for record in records.clone() {
                         self.play(&Actor::engine(), Call::Due { record });
                     }
@@ -188,7 +191,7 @@ impl Stage {
             .map(|(due, _, id)| (due, id))
     }
 
-    pub(crate) fn definition(&self, lifecycle: &str) -> &onceward_core::model::Lifecycle {
+    pub fn definition(&self, lifecycle: &str) -> &onceward_core::model::Lifecycle {
         self.definitions.get(lifecycle).unwrap_or_else(|| panic!("no lifecycle is called {lifecycle}"))
     }
 

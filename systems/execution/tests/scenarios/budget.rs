@@ -22,11 +22,12 @@ fn final_is_final() {
     let (winner, loser) = (stage.lease(won, "w1"), stage.lease(lost, "w1"));
     stage.commit(&winner, json!(null)).ok();
     stage.fail(&loser, "BROKEN").ok();
+    let ended = Some(stage.now());
     for (id, state, lease) in [(won, "SUCCEEDED", &winner), (lost, "FAILED", &loser)] {
         assert_eq!(stage.state(id), state);
-        assert_eq!(stage.record(id).finished_at, Some(stage.now()));
+        assert_eq!(stage.record(id).finished_at, ended);
         stage.try_lease(id, "w2").not_leasable();
-        stage.lost(lease).outcome();
+        stage.lost(lease).repeated();
         stage.heartbeat(lease).outcome().refusal();
         stage.pass("1h");
         assert_eq!(stage.state(id), state);

@@ -7,7 +7,8 @@ use super::{alice, credits, dead, dressed, grant, image, running, stage};
 
 /// Every account that the image system knows, with what jobs hold.
 fn total(stage: &Stage) -> i64 {
-    let named: i64 = ["shop", "revenue", "penalties", "user:alice"].iter().map(|name| stage.balance("credit", name)).sum();
+    let named: i64 =
+        ["shop", "revenue", "penalties", "user:alice"].iter().map(|name| stage.balance("credit", name)).sum();
     named + stage.all("image.job").iter().map(|job| job.hold).sum::<i64>()
 }
 
@@ -46,7 +47,14 @@ fn an_order_is_granted_once() {
 #[test]
 fn a_grant_is_bounded() {
     let mut stage = dressed(systems::stage("image"));
-    for (amount, fits) in [(json!(0), false), (json!(-5), false), (json!(1.5), false), (json!(1_000_001), false), (json!(1), true), (json!(1_000_000), true)] {
+    for (amount, fits) in [
+        (json!(0), false),
+        (json!(-5), false),
+        (json!(1.5), false),
+        (json!(1_000_001), false),
+        (json!(1), true),
+        (json!(1_000_000), true),
+    ] {
         let gift = json!({ "user": "alice", "amount": amount, "order": format!("o-{amount}") });
         let attempt = stage.create("image.grant", &operator("olga")).with_all(gift);
         if fits {

@@ -8,30 +8,30 @@ use super::{alice, dead, dressed, failed, grant, image, queued, running, user_ro
 
 /// Typed from the requirement.
 const JOB: &[Allowed<'static>] = &[
-    ("nothing", "create", "owner", "queued"),
-    ("queued", "lease", "worker", "running"),
+    ("nothing", "create", "owner, record", "queued"),
+    ("queued", "lease", "operator, worker", "running"),
     ("queued", "block", "moderator", "rejected"),
-    ("running: first try", "commit", "worker", "completed"),
-    ("running: first try", "commit and finish", "worker", "completed"),
-    ("running: first try", "fail policy", "worker", "rejected"),
-    ("running: first try", "fail 400", "worker", "dead_letter"),
-    ("running: first try", "fail 503", "worker", "failed"),
-    ("running: first try", "yield", "worker", "failed"),
+    ("running: first try", "commit", "operator, worker", "completed"),
+    ("running: first try", "commit and finish", "operator, worker", "completed"),
+    ("running: first try", "fail policy", "operator, worker", "rejected"),
+    ("running: first try", "fail 400", "operator, worker", "dead_letter"),
+    ("running: first try", "fail 503", "operator, worker", "failed"),
+    ("running: first try", "yield", "operator, worker", "failed"),
     ("running: first try", "lost", "engine", "failed"),
     ("running: first try", "time", "engine", "failed"),
-    ("running: last try", "commit", "worker", "completed"),
-    ("running: last try", "commit and finish", "worker", "completed"),
-    ("running: last try", "fail policy", "worker", "rejected"),
-    ("running: last try", "fail 400", "worker", "dead_letter"),
-    ("running: last try", "fail 503", "worker", "dead_letter"),
-    ("running: last try", "yield", "worker", "dead_letter"),
+    ("running: last try", "commit", "operator, worker", "completed"),
+    ("running: last try", "commit and finish", "operator, worker", "completed"),
+    ("running: last try", "fail policy", "operator, worker", "rejected"),
+    ("running: last try", "fail 400", "operator, worker", "dead_letter"),
+    ("running: last try", "fail 503", "operator, worker", "dead_letter"),
+    ("running: last try", "yield", "operator, worker", "dead_letter"),
     ("running: last try", "lost", "engine", "dead_letter"),
     ("running: last try", "time", "engine", "dead_letter"),
     ("failed", "time", "engine", "queued"),
     ("dead_letter", "replay", "owner, operator", "dead_letter"),
     // Not a move of the job: its worker's execution is still to be closed after the commit.
-    ("completed: not closed", "finish", "worker", "completed"),
-    ("completed: not closed", "commit and finish", "worker", "completed"),
+    ("completed: not closed", "finish", "operator, worker", "completed"),
+    ("completed: not closed", "commit and finish", "operator, worker", "completed"),
     ("completed: not closed", "lost", "engine", "completed"),
     ("completed: not closed", "time", "engine", "completed"),
 ];
@@ -84,8 +84,8 @@ fn every_state_event_and_caller_of_an_asset() {
         stage.commit(&lease, image()).ok();
         stage.linked(lease.record, "image.asset", "job")[0]
     };
-    Matrix::new("image", "image.asset", &[], with_credits)
-        .given(Map::from_iter([("url".to_owned(), json!("originals/x"))]), None)
+    let spawned = [("job", "record.target.job"), ("url", "'originals/x'"), ("sha256", "'ab'"), ("bytes", "1")];
+    Matrix::new("image", "image.asset", &spawned, with_credits)
         .scene("stored", stored)
         .scene("removed", |stage| {
             let id = stored(stage);

@@ -232,7 +232,8 @@ fn the_balance_must_cover_the_cost() {
 /// IMG-14: the role is the key's, the highest it has; no role is a guest.
 #[test]
 fn the_role_comes_from_the_key() {
-    for (roles, role) in [(vec![], "guest"), (vec!["user"], "user"), (vec!["user", "pro"], "pro"), (vec!["pro"], "pro")] {
+    for (roles, role) in [(vec![], "guest"), (vec!["user"], "user"), (vec!["user", "pro"], "pro"), (vec!["pro"], "pro")]
+    {
         let mut stage = stage();
         let id = stage.create("image.job", &onceward_testkit::user_with("alice", &roles)).payload(b"a cat").ok();
         assert_eq!(stage.field(id, "role"), role);

@@ -51,8 +51,8 @@ pub(in super::super) struct Typer<'a> {
 }
 
 impl<'a> Typer<'a> {
-    pub(in super::super) fn new(scope: &'a Scope<'a>, place: Place) -> Self {
-        Self { scope, place, locals: Vec::new(), facts: Vec::new(), unbounded_link: false, diagnostics: Vec::new() }
+    pub(in super::super) fn new(scope: &'a Scope<'a>, place: Place, known: &[Path]) -> Self {
+        Self { scope, place, locals: Vec::new(), facts: known.to_vec(), unbounded_link: false, diagnostics: Vec::new() }
     }
 
     /// The whole expression, held against what is wanted of it.

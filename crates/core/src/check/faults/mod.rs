@@ -1,0 +1,22 @@
+//! That expressions cannot fault: nulls, ranges and sizes, followed through guards and from state to state.
+
+mod arithmetic;
+mod counters;
+mod domain;
+mod env;
+mod fits;
+mod flow;
+mod judge;
+mod naming;
+mod row;
+mod split;
+mod walk;
+
+pub(super) use counters::{Counters, growth};
+pub(super) use domain::{Known, Shape};
+pub(super) use env::Env;
+pub(super) use fits::misfit;
+pub(super) use flow::{Flow, decides_before, is_required, judge_of, start, taken};
+pub(super) use judge::{Finding, Judge};
+pub(super) use row::{Outcome, Sent, causes, examine, standing};
+pub(super) use walk::each;

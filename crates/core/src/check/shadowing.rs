@@ -1,0 +1,124 @@
+//! Rows that never have their turn, because earlier ones always hold.
+
+use super::cases::{Cases, folded};
+use super::faults::{Env, Flow, Judge, decides_before, judge_of, start, taken};
+use super::survey::Survey;
+use crate::diagnostic::Diagnostic;
+use crate::expr::Expr;
+use crate::model::{Event, EventKind, Row, StateIx};
+
+pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
+    for event in &survey.lifecycle.events {
+        for at in 0..event.rows.len() {
+            let row = &event.rows[at];
+            let froms: Vec<Option<StateIx>> = match event.kind {
+                EventKind::Create => vec![None],
+                _ => survey.fires_in(event, row).into_iter().map(Some).collect(),
+            };
+            if froms.is_empty() {
+                continue;
+            }
+            let turns: Vec<Turn> = froms.iter().map(|from| turn(survey, flow, event, at, *from)).collect();
+            if turns.iter().all(|turn| *turn == Turn::Never) {
+                found.push(never(survey, event, at, froms[0]));
+            } else if turns.iter().all(|turn| *turn != Turn::Has) && turns.contains(&Turn::Unknown) {
+                let earlier = deciding(event, at, froms[0]).next();
+                let mut warning =
+                    Diagnostic::warning("unproven-turn", row.at, "unknown whether this row ever has its turn")
+                        .label("its guard and earlier ones compare the same values with each other")
+                        .help("compare with constants, or test the opposite of the earlier guard, so that it can be decided");
+                if let Some(earlier) = earlier {
+                    warning = warning.also(earlier.at, "may hold wherever this row does");
+                }
+                found.push(warning);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Turn {
+    Has,
+    Never,
+    Unknown,
+}
+
+fn deciding(event: &Event, at: usize, from: Option<StateIx>) -> impl Iterator<Item = &Row> {
+    let row = &event.rows[at];
+    event.rows[..at].iter().filter(move |earlier| {
+        from.is_none_or(|from| earlier.from.contains(from)) && decides_before(event.kind, earlier, row)
+    })
+}
+
+fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<StateIx>) -> Turn {
+    let row = &event.rows[at];
+    if deciding(event, at, from).next().is_none() {
+        return Turn::Has;
+    }
+    let mut judge: Judge = judge_of(survey, event, row, None);
+    let Some(env) = start(flow, survey.lifecycle, event, row, from, &judge.given.clone()) else { return Turn::Has };
+    // Guards that can never hold by themselves are another matter; here only what earlier rows take away counts.
+    let alone = match &row.when {
+        Some(when) => judge.split(&when.expr, &env).0,
+        None => Some(env.clone()),
+    };
+    if alone.is_none() {
+        return Turn::Has;
+    }
+    let left = taken_by_guard(&mut judge, event, at, from, env.clone(), survey.is_tired());
+    survey.spend(judge.steps);
+    if !left {
+        return Turn::Never;
+    }
+    let fold = |row: &Row| row.when.as_ref().map(|when| folded(&when.expr, survey.lifecycle));
+    let earlier: Vec<Expr> = deciding(event, at, from).filter_map(fold).collect();
+    let own = fold(row);
+    let guards: Vec<&Expr> = earlier.iter().chain(&own).collect();
+    // Inputs are numbered row by row; where guards read them the cases of two rows cannot be set side by side.
+    if guards.iter().any(|guard| reads_input(guard)) {
+        return Turn::Has;
+    }
+    let Some(cases) = Cases::of(survey, &guards, &env) else { return Turn::Has };
+    let case = cases.find(|case| own.as_ref().is_none_or(|own| case.holds(own)) && !earlier.iter().any(|guard| case.holds(guard)));
+    match case {
+        None => Turn::Never,
+        Some(_) if own.is_some() && cases.is_tangled() => Turn::Unknown,
+        Some(_) => Turn::Has,
+    }
+}
+
+/// Whether anything is left for the row once earlier ones have had theirs; refusals of its own do not count.
+fn taken_by_guard(judge: &mut Judge, event: &Event, at: usize, from: Option<StateIx>, env: Env, tired: bool) -> bool {
+    let mut bare = event.clone();
+    bare.rows.truncate(at + 1);
+    if let Some(row) = bare.rows.last_mut() {
+        row.refuse.clear();
+    }
+    taken(judge, &bare, at, from, env, tired).is_some()
+}
+
+fn reads_input(expr: &Expr) -> bool {
+    let mut found = false;
+    super::faults::each(expr, &mut |expr| {
+        if let crate::expr::Kind::Read(path) = &expr.kind {
+            found |= matches!(path.root, crate::expr::Root::Input(_));
+        }
+    });
+    found
+}
+
+fn never(survey: &Survey, event: &Event, at: usize, from: Option<StateIx>) -> Diagnostic {
+    let row = &event.rows[at];
+    let mut error = Diagnostic::error("shadowed-row", row.at, "this row never has its turn")
+        .label("wherever it holds, an earlier row is taken")
+        .help("put it before them, narrow their guards, or take it away");
+    for earlier in deciding(event, at, from).take(3) {
+        let what = match (&earlier.when, from) {
+            (None, Some(from)) => format!("holds always in `{}`", survey.name(from)),
+            (None, None) => "holds always".to_owned(),
+            (Some(when), _) => format!("holds where {}", when.text),
+        };
+        error = error.also(earlier.at, what);
+    }
+    error
+}

@@ -1,0 +1,101 @@
+//! Leases: answered for certain; an effect once; retries that end.
+
+use super::house::{found, job, sound, unsound, warned};
+
+const LAST_FAIL: &str = "[[on.fail]]\ngo   = \"RUNNING -> FAILED\"";
+
+/// EXE-5: what is ready can be leased.
+#[test]
+fn a_ready_state_answers_lease() {
+    unsound(&[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nwhen = \"record.price > 1\"")], "unanswered-work");
+    sound(&[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nwhen = \"record.price >= 1\"")]);
+}
+
+/// EXE-7: a failure always has somewhere to go.
+#[test]
+fn a_leased_state_answers_fail() {
+    unsound(&[(LAST_FAIL, &format!("{LAST_FAIL}\nwhen = \"!error.retryable\""))], "unanswered-work");
+    sound(&[(LAST_FAIL, &format!("{LAST_FAIL}\nwhen = \"!(error.retryable && record.tries < record.most)\""))]);
+    sound(&[(LAST_FAIL, &format!("{LAST_FAIL}\nwhen = \"!error.retryable || record.tries == 3\""))]);
+    unsound(&[(LAST_FAIL, &format!("{LAST_FAIL}\nwhen = \"!error.retryable || record.tries == 2\""))], "unanswered-work");
+}
+
+/// EXE-13: a commit always lands somewhere.
+#[test]
+fn a_leased_state_answers_commit() {
+    let commit = "go    = \"RUNNING -> DONE\"";
+    unsound(&[(commit, &format!("{commit}\nwhen  = \"result.count > 0\""))], "unanswered-work");
+    let two = "[[on.commit]]\ngo = \"RUNNING -> FAILED\"\nwhen = \"result.count == 0\"\nmove = [{ from = \"hold\", to = \"fee\", amount = \"rest\" }]\n\n[[on.commit]]\ngo    = \"RUNNING -> DONE\"\nwhen = \"result.count != 0\"";
+    sound(&[("[[on.commit]]\ngo    = \"RUNNING -> DONE\"", two)]);
+}
+
+/// EXE-14: after a commit that stays, `finish` leaves.
+#[test]
+fn finish_leaves_after_a_commit_that_stays() {
+    let stays = ("go    = \"RUNNING -> DONE\"", "go    = \"RUNNING\"");
+    unsound(&[stays, ("DONE    = { final = true }\n", "")], "unanswered-work");
+    let finish = ("[[on.time]]", "[[on.finish]]\ngo = \"RUNNING -> DONE\"\n\n[[on.time]]");
+    sound(&[stays, finish]);
+    unsound(&[stays, ("[[on.time]]", "[[on.finish]]\ngo = \"RUNNING -> DONE\"\nwhen = \"record.tries > 1\"\n\n[[on.time]]")], "unanswered-work");
+}
+
+/// EXE-12: nothing leads back to the workers once an effect has landed.
+#[test]
+fn no_way_back_after_a_commit() {
+    unsound(
+        &[
+            ("go    = \"RUNNING -> DONE\"", "go    = \"RUNNING -> NEW\""),
+            ("DONE    = { final = true }\n", ""),
+        ],
+        "effect-twice",
+    );
+    unsound(
+        &[
+            ("go    = \"RUNNING -> DONE\"", "go    = \"RUNNING\""),
+            ("[[on.time]]", "[[on.finish]]\ngo = \"RUNNING -> NEW\"\n\n[[on.time]]"),
+            ("DONE    = { final = true }\n", ""),
+        ],
+        "effect-twice",
+    );
+}
+
+/// EXE-7: a failed attempt is not left lying.
+#[test]
+fn a_failure_that_stays_must_be_ready_again() {
+    unsound(&[(LAST_FAIL, "[[on.fail]]\ngo = \"RUNNING\"\nwhen = \"error.code == 'again'\"\n\n[[on.fail]]\ngo   = \"RUNNING -> FAILED\"")], "orphan-state");
+    // Where the leased state is itself the ready one, staying is how a retry is said.
+    let text = job(&[]).replace("QUEUED  = { ready = true }\nRUNNING = {}", "RUNNING = { ready = true }").replace("QUEUED -> RUNNING", "RUNNING").replace("QUEUED", "RUNNING");
+    assert_eq!(found(&[&text, super::house::THING]), Vec::<&str>::new(), "{text}");
+}
+
+/// EXE-11, FM-4: retries that are counted up to a bound end; others may not.
+#[test]
+fn retries_end_where_they_are_counted() {
+    warned(&[("tries = \"record.tries + 1\", ", ""), ("when = \"error.retryable && record.tries < record.most\"", "when = \"error.retryable\"")], "unproven-retries");
+    // Counted without a bound.
+    warned(
+        &[
+            ("default = 0, min = 0, max = 3", "default = 0"),
+            ("when = \"error.retryable && record.tries < record.most\"", "when = \"error.retryable\""),
+        ],
+        "unproven-retries",
+    );
+    // The bound stands in an earlier row.
+    sound(&[
+        ("default = 0, min = 0, max = 3", "default = 0"),
+        ("[[on.fail]]\ngo   = \"RUNNING -> WAITING\"\nwhen = \"error.retryable && record.tries < record.most\"", "[[on.fail]]\ngo = \"RUNNING -> FAILED\"\nwhen = \"!error.retryable || record.tries + 1 >= record.price\"\nmove = [{ from = \"hold\", to = \"fee\", amount = \"rest\" }]\n\n[[on.fail]]\ngo   = \"RUNNING -> WAITING\""),
+        ("[[on.fail]]\ngo   = \"RUNNING -> FAILED\"\nset  = { note = \"error.message\" }\nmove = [{ from = \"hold\", to = \"user:{record.owner}\", amount = \"rest\" }]\n", ""),
+    ]);
+    // Counted back down on the way.
+    warned(&[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nset = { tries = \"0\" }")], "unproven-retries");
+    // A yield is no failure.
+    sound(&[("[[on.fail]]", "[[on.fail]]\ngo = \"RUNNING -> QUEUED\"\nwhen = \"error.code == 'yielded'\"\n\n[[on.fail]]")]);
+    warned(&[("[[on.fail]]", "[[on.fail]]\ngo = \"RUNNING -> QUEUED\"\nwhen = \"error.code in ['yielded', 'busy']\"\n\n[[on.fail]]")], "unproven-retries");
+}
+
+#[test]
+fn rows_that_nobody_fires_are_told() {
+    warned(&[("[[on.lease]]", "[[on.fail]]\ngo = \"NEW -> FAILED\"\n\n[[on.lease]]")], "dead-row");
+    warned(&[("[[on.lease]]", "[[on.note]]\ngo = \"QUEUED\"\nby = \"worker\"\n\n[[on.lease]]")], "never-admitted");
+    sound(&[("[[on.lease]]", "[[on.note]]\ngo = \"RUNNING\"\nby = \"worker\"\n\n[[on.lease]]")]);
+}

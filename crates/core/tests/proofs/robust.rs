@@ -1,0 +1,48 @@
+//! Files that are made to be slow.
+
+use std::fmt::Write as _;
+
+use super::house::found;
+
+/// The most of everything at once must still be answered, and without a panic.
+#[test]
+fn large_files_are_answered() {
+    let states = 64;
+    let mut text = String::from("language = 1\nlifecycle = \"test.large\"\nabout = \"x\"\n[states]\n");
+    for state in 0..states {
+        let _ = writeln!(text, "S{state} = {{}}");
+    }
+    text.push_str("[fields]\n");
+    for field in 0..100 {
+        let _ = writeln!(text, "f{field} = {{ type = \"int\", default = 0 }}");
+    }
+    text.push_str("[[on.create]]\ngo = \"-> S0\"\n");
+    let all: Vec<String> = (0..states).map(|state| format!("S{state}")).collect();
+    let all = all.join(" | ");
+    for row in 0..250 {
+        let guard = format!("record.f{} + {row} < record.f{} && record.f{} != {row}", row % 100, (row + 1) % 100, (row + 2) % 100);
+        let _ = write!(
+            text,
+            "[[on.time]]\ngo = \"{all} -> S{}\"\nafter = \"1s\"\nwhen = \"{guard}\"\nset = {{ f{} = \"record.f{} + 1\" }}\n",
+            row % states,
+            row % 100,
+            row % 100
+        );
+    }
+    let found = found(&[&text]);
+    assert!(found.contains(&"orphan-state"), "{found:?}");
+}
+
+/// Conditions nested as deep as they may be, alternating, so that following both ways at each would double each time.
+#[test]
+fn deep_guards_are_answered() {
+    let mut guard = "record.a == 1".to_owned();
+    for depth in 0..24 {
+        let operator = if depth % 2 == 0 { "&&" } else { "||" };
+        guard = format!("(record.a == {depth} {operator} !({guard}))");
+    }
+    let text = format!(
+        "language = 1\nlifecycle = \"test.deep\"\nabout = \"x\"\n[states]\nA = {{ rest = true }}\n[fields]\na = {{ type = \"int\", default = 0 }}\n[[on.create]]\ngo = \"-> A\"\n[[on.go]]\ngo = \"A\"\nwhen = \"{guard}\"\n[[on.go]]\ngo = \"A\"\nwhen = \"!({guard})\"\n"
+    );
+    found(&[&text]);
+}
