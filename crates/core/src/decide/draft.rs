@@ -1,7 +1,7 @@
 //! The world as an operation has left it so far: changes over a snapshot, with marks to go back to.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::changes::{Account, AuditEntry, Effect, LedgerMove, NewPayload};
@@ -29,13 +29,14 @@ pub(super) struct Draft<'a> {
     pub(super) operation: &'a Operation,
     pub(super) now: Time,
     pub(super) entries: Vec<Entry>,
-    index: HashMap<RecordId, usize>,
-    uniques: HashMap<UniqueKey, Option<RecordId>>,
-    counts: HashMap<CountKey, i64>,
-    balances: HashMap<Account, i64>,
-    links: HashMap<LinkKey, Vec<(RecordId, bool)>>,
+    // Ordered, because the same operation must give the same changes; and an empty or small one costs next to nothing.
+    index: BTreeMap<RecordId, usize>,
+    uniques: BTreeMap<UniqueKey, Option<RecordId>>,
+    counts: BTreeMap<CountKey, i64>,
+    balances: BTreeMap<Account, i64>,
+    links: BTreeMap<LinkKey, Vec<(RecordId, bool)>>,
     /// Cascaded events that a record has taken: each once per operation, so cascades end.
-    taken: HashSet<(RecordId, Arc<str>)>,
+    taken: BTreeSet<(RecordId, Arc<str>)>,
     pub(super) moves: Vec<LedgerMove>,
     pub(super) effects: Vec<Effect>,
     pub(super) payloads: Vec<NewPayload>,
@@ -85,12 +86,12 @@ impl<'a> Draft<'a> {
             operation,
             now,
             entries: Vec::new(),
-            index: HashMap::new(),
-            uniques: HashMap::new(),
-            counts: HashMap::new(),
-            balances: HashMap::new(),
-            links: HashMap::new(),
-            taken: HashSet::new(),
+            index: BTreeMap::new(),
+            uniques: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            balances: BTreeMap::new(),
+            links: BTreeMap::new(),
+            taken: BTreeSet::new(),
             moves: Vec::new(),
             effects: Vec::new(),
             payloads: Vec::new(),
@@ -320,11 +321,8 @@ impl<'a> Draft<'a> {
         let mut reads = self.reads.into_inner();
         reads.sort_unstable();
         reads.dedup();
-        // Sorted, because the same operation must give the same changes and hash maps keep no order.
-        let mut uniques: Vec<_> = self.uniques.into_iter().collect();
-        uniques.sort_unstable();
-        let mut counts: Vec<_> = self.counts.into_iter().filter(|(_, delta)| *delta != 0).collect();
-        counts.sort_unstable();
+        let uniques = self.uniques.into_iter().collect();
+        let counts = self.counts.into_iter().filter(|(_, delta)| *delta != 0).collect();
         Parts {
             entries: self.entries,
             uniques,
@@ -360,7 +358,7 @@ fn dangling() -> Halt {
 
 fn stop(halt: Halt) -> Stop {
     match halt {
-        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, Stop::Missing),
+        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, |key| Stop::Missing(Box::new(key))),
         Halt::Due(ids) => ids.into_iter().next().map_or_else(wrong, Stop::Due),
         Halt::Later(time) => Stop::Later(time),
         Halt::Fault(fault) => Stop::Fault(fault),

@@ -194,10 +194,11 @@ pub(super) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefCha
     let mut changes = Vec::new();
     for (slot, new) in after.fields.iter().enumerate() {
         let old = before.and_then(|record| record.fields.get(slot)).unwrap_or(&Value::Null);
-        let (old, new) = (targets(old), targets(new));
-        if old.is_empty() && new.is_empty() {
+        let may_refer = |value: &Value| matches!(value, Value::Ref(_) | Value::List(_));
+        if !may_refer(old) && !may_refer(new) {
             continue;
         }
+        let (old, new) = (targets(old), targets(new));
         changes.extend(old.iter().filter(|id| !new.contains(id)).map(|id| RefChange {
             slot,
             target: *id,

@@ -286,8 +286,7 @@ impl Run<'_> {
         result: &[Value],
         error: Option<&WorkError>,
     ) -> Step<super::carry::Taken> {
-        let name: Arc<str> = event.into();
-        match self.fire(id, Occasion { result, error, ..engine_event(&name) })? {
+        match self.fire(id, Occasion { result, error, ..engine_event(event) })? {
             Ok(taken) => Ok(taken),
             Err(reason) => {
                 let record = self.draft.expect(id)?;
@@ -386,6 +385,10 @@ fn classed(table: &ErrorTable, report: &ErrorReport) -> WorkError {
 /// A worker's text, cut to the bound that every string has.
 fn cut(text: &Arc<str>) -> Arc<str> {
     let clean = if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { Arc::clone(text) };
+    // Bytes are never fewer than characters, so a short text needs no counting.
+    if clean.len() <= bounds::TEXT_CHARS {
+        return clean;
+    }
     match clean.char_indices().nth(bounds::TEXT_CHARS) {
         Some((end, _)) => clean[..end].into(),
         None => clean,
