@@ -2,6 +2,7 @@
 
 mod bench;
 mod deny;
+mod fuzz;
 mod pictures;
 mod prove;
 mod purity;
@@ -27,6 +28,8 @@ cargo xtask COMMAND
                        take away each row and each piece of code that cites a rule, and expect a test of it to fail
   bench [--short | --record]
                        what an operation costs; --short: as in the gate; --record: write bench/baseline.toml
+  fuzz [--seconds N] [--short] [TARGET]
+                       libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
   pictures [--check]   write docs/pictures/; --check: fail if one is stale
 ";
 
@@ -54,6 +57,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bench"] => bench::run(bench::Form::Long),
         ["bench", "--short"] => bench::run(bench::Form::Short),
         ["bench", "--record"] => bench::run(bench::Form::Record),
+        ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
         ["pictures"] => pictures::write(),
         ["pictures", "--check"] => pictures::check(),
         [] | ["help" | "--help" | "-h"] => {
