@@ -108,7 +108,7 @@ impl Stage {
     }
 
     /// Keep content and know it by its hash.
-    pub(super) fn keep(&mut self, bytes: &[u8]) -> Payload {
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> Payload {
         let sha256: [u8; 32] = Sha256::digest(bytes).into();
         self.payloads.insert(sha256, bytes.into());
         Payload { sha256, bytes: bytes.len() as u64 }
