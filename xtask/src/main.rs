@@ -1,6 +1,8 @@
 //! The gate and the generators. One file a command.
 
+mod bench;
 mod deny;
+mod fuzz;
 mod pictures;
 mod prove;
 mod purity;
@@ -24,6 +26,10 @@ cargo xtask COMMAND
   rules [--check]      write docs/rules.md; --check: fail if it is stale
   rules --prove [--rows | --code] [--sample N] [--seed N] [--only ID]
                        take away each row and each piece of code that cites a rule, and expect a test of it to fail
+  bench [--short | --record]
+                       what an operation costs; --short: as in the gate; --record: write bench/baseline.toml
+  fuzz [--seconds N] [--short] [TARGET]
+                       libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
   pictures [--check]   write docs/pictures/; --check: fail if one is stale
 ";
 
@@ -48,6 +54,10 @@ fn run(arguments: &[String]) -> Result<()> {
         ["rules"] => rules::write(),
         ["rules", "--check"] => rules::check(),
         ["rules", "--prove", options @ ..] => prove::run(&prove::Options::parse(options)?),
+        ["bench"] => bench::run(bench::Form::Long),
+        ["bench", "--short"] => bench::run(bench::Form::Short),
+        ["bench", "--record"] => bench::run(bench::Form::Record),
+        ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
         ["pictures"] => pictures::write(),
         ["pictures", "--check"] => pictures::check(),
         [] | ["help" | "--help" | "-h"] => {

@@ -134,8 +134,7 @@ fn impure_lines(path: &str, text: &str) -> Vec<String> {
                     .flatten()
                     .any(|name| name == impure || name.strip_prefix(impure).is_some_and(|rest| rest.starts_with("::")))
         };
-        let excepted =
-            |impure: &str| EXCEPTIONS.iter().any(|(file, name, _)| *file == path && impure == *name);
+        let excepted = |impure: &str| EXCEPTIONS.iter().any(|(file, name, _)| *file == path && impure == *name);
         for impure in IMPURE.iter().filter(|impure| named(impure) && !excepted(impure)) {
             wrong.push(format!("{path}:{} names {impure}", line.number));
         }

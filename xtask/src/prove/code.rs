@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::{Options, Proof, binaries, sampled, show, trial};
 use crate::rules::id::RuleId;
@@ -27,6 +27,7 @@ pub(crate) fn prove(index: &Index, options: &Options) -> Result<Vec<Proof>> {
     }
     let copy = tree::root().join("target/take-away/tree");
     synchronise(&copy)?;
+    baseline(index, &removals, &copy)?;
     let mut proofs = Vec::new();
     for removal in &removals {
         let found = try_removal(index, removal, &copy)?;
@@ -84,16 +85,33 @@ fn synchronise(copy: &Path) -> Result<()> {
     Ok(())
 }
 
-fn try_removal(index: &Index, removal: &Removal, copy: &Path) -> Result<Vec<Proof>> {
-    let tests: BTreeSet<&Test> = removal.rules.iter().flat_map(|id| index.tests_of(id)).collect();
-    let tests: Vec<&Test> = tests.into_iter().collect();
+/// The tests that cite one of the rules.
+fn tests_of<'a>(index: &'a Index, rules: impl Iterator<Item = &'a RuleId>) -> Vec<&'a Test> {
+    let tests: BTreeSet<&Test> = rules.flat_map(|id| index.tests_of(id)).collect();
+    tests.into_iter().collect()
+}
+
+/// Builds what the tests need in the copy as it stands, and runs them.
+fn failing(tests: &[&Test], copy: &Path) -> Result<BTreeSet<Test>> {
     let packages: BTreeSet<String> = tests.iter().filter_map(|test| package_of(&test.path)).collect();
+    let folder = tree::root().join("target/take-away");
+    let binaries = binaries::build(copy, &folder.join("target"), &packages.into_iter().collect::<Vec<_>>())?;
+    trial::failing(&binaries, tests, None, &folder.join("code.txt"))
+}
+
+/// With nothing taken away they must all pass, or a failure would prove nothing.
+fn baseline(index: &Index, removals: &[Removal], copy: &Path) -> Result<()> {
+    let tests = tests_of(index, removals.iter().flat_map(|removal| &removal.rules));
+    if let Some(test) = failing(&tests, copy)?.first() {
+        bail!("{}:{} `{}` fails with nothing taken away", test.path, test.line, test.name);
+    }
+    Ok(())
+}
+
+fn try_removal(index: &Index, removal: &Removal, copy: &Path) -> Result<Vec<Proof>> {
     let file = copy.join(&removal.file);
     std::fs::write(&file, &removal.text)?;
-    let target = tree::root().join("target/take-away/target");
-    let scratch = tree::root().join("target/take-away/code.txt");
-    let tried = binaries::build(copy, &target, &packages.into_iter().collect::<Vec<_>>())
-        .and_then(|binaries| trial::failing(&binaries, &tests, None, &scratch));
+    let tried = failing(&tests_of(index, removal.rules.iter()), copy);
     std::fs::copy(tree::root().join(&removal.file), &file)?;
     Ok(removal
         .rules

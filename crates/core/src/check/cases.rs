@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::faults::{Env, Flow, Judge, Known, Shape, each};
 use super::survey::Survey;
-use crate::expr::{Binary, Expr, Kind, Path};
-use crate::model::{EventKind, Row, StateIx, Type};
+use crate::expr::{Binary, Expr, Kind, Path, Root, Step};
+use crate::model::{EventKind, Lifecycle, Row, StateIx, Type};
 use crate::value::Value;
 
 /// Cases tried for one question.
@@ -45,8 +45,13 @@ fn answer(survey: &Survey, flow: &Flow, kind: EventKind, rows: &[&Row], state: S
     if sure.len() < rows.len() && sure.is_empty() {
         return Answer::Unknown("another record may not take what this row requires".to_owned());
     }
+    if survey.is_tired() {
+        return Answer::Unknown("its guards have more cases than can be tried".to_owned());
+    }
     let Some(facts) = flow.facts(kind, state) else { return Answer::Whole };
-    let guards: Vec<&Expr> = sure.iter().filter_map(|row| row.when.as_ref()).map(|when| &when.expr).collect();
+    let guards: Vec<Expr> =
+        sure.iter().filter_map(|row| row.when.as_ref()).map(|when| folded(&when.expr, survey.lifecycle)).collect();
+    let guards: Vec<&Expr> = guards.iter().collect();
     let mut judge = Judge::new(survey.definitions, survey.lifecycle);
     let mut left = Some(Env::new(facts.clone()));
     for guard in &guards {
@@ -251,6 +256,27 @@ fn key(expr: &Expr) -> String {
     serde_json::to_string(&expr.kind).unwrap_or_default()
 }
 
+/// The guard with `const` fields in place of their names, so that comparing with one is comparing with a constant.
+pub(super) fn folded(guard: &Expr, lifecycle: &Lifecycle) -> Expr {
+    let fold = |part: &Expr| Box::new(folded(part, lifecycle));
+    let kind = match &guard.kind {
+        Kind::Read(path) => constant(path, lifecycle).map_or_else(|| guard.kind.clone(), Kind::Const),
+        Kind::Not(operand) => Kind::Not(fold(operand)),
+        Kind::And(left, right) => Kind::And(fold(left), fold(right)),
+        Kind::Or(left, right) => Kind::Or(fold(left), fold(right)),
+        Kind::If(condition, yes, no) => Kind::If(fold(condition), fold(yes), fold(no)),
+        Kind::Binary(operator, left, right) => Kind::Binary(*operator, fold(left), fold(right)),
+        kind => kind.clone(),
+    };
+    Expr { kind, typed: guard.typed.clone(), at: guard.at }
+}
+
+fn constant(path: &Path, lifecycle: &Lifecycle) -> Option<Value> {
+    let (Root::Record, [Step::Field { slot, .. }]) = (path.root, path.steps.as_slice()) else { return None };
+    let field = lifecycle.fields.get(usize::from(*slot))?;
+    field.constant.then(|| field.default.clone()).flatten()
+}
+
 /// A comparison of one path with constants.
 struct Test<'a> {
     operand: &'a Expr,
@@ -320,7 +346,8 @@ impl Test<'_> {
                     _ => None,
                 });
                 let marks = near.flat_map(|value| [value - 1, value, value + 1]).chain([*least, *most]);
-                let ints = marks.filter(|mark| least <= mark && mark <= most).filter_map(|mark| i64::try_from(mark).ok());
+                let ints =
+                    marks.filter(|mark| least <= mark && mark <= most).filter_map(|mark| i64::try_from(mark).ok());
                 values.extend(ints.map(Value::Int));
             }
             _ => {
@@ -333,9 +360,8 @@ impl Test<'_> {
 
     fn holds(&self, value: &Value) -> bool {
         match self.operator {
-            Binary::Equal => self.constants.contains(value),
+            Binary::Equal | Binary::In => self.constants.contains(value),
             Binary::NotEqual => !self.constants.contains(value),
-            Binary::In => self.constants.contains(value),
             operator => match (value, self.constants.first()) {
                 (Value::Int(value), Some(Value::Int(constant))) => match operator {
                     Binary::Less => value < constant,

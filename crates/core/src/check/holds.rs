@@ -18,15 +18,24 @@ pub(super) fn check(survey: &Survey, found: &mut Vec<Diagnostic>) {
     let lifecycle = survey.lifecycle;
     let states = lifecycle.states.len();
     let mut filled: Vec<Option<Way>> = vec![None; states];
+    // After a commit that stays only `finish` moves the record: what the commit emptied stays empty until then.
+    let mut committed: Vec<Option<Way>> = vec![None; states];
     // Every round fills a state or ends.
     loop {
         let mut grown = false;
         for event in &lifecycle.events {
             for row in &event.rows {
                 for (from, to) in ways(survey, event.kind, row) {
-                    let before = from.is_some_and(|from| filled[usize::from(from)].is_some());
+                    let table = if event.kind == EventKind::Finish { &committed } else { &filled };
+                    let before = from.is_some_and(|from| table[usize::from(from)].is_some());
                     // A final state is where the money is missed, not where it goes on from.
                     let ends = lifecycle.states[usize::from(to)].is_final;
+                    let stays = event.kind == EventKind::Commit && row.to.is_none();
+                    if stays && committed[usize::from(to)].is_none() && is_filled(&row.moves, before) {
+                        committed[usize::from(to)] = Some(Way { event: &event.name, from });
+                        grown = true;
+                        break;
+                    }
                     if !ends && filled[usize::from(to)].is_none() && is_filled(&row.moves, before) {
                         filled[usize::from(to)] = Some(Way { event: &event.name, from });
                         grown = true;
@@ -41,7 +50,8 @@ pub(super) fn check(survey: &Survey, found: &mut Vec<Diagnostic>) {
     for event in &lifecycle.events {
         for row in &event.rows {
             let bad = ways(survey, event.kind, row).into_iter().find(|(from, to)| {
-                let before = from.is_some_and(|from| filled[usize::from(from)].is_some());
+                let table = if event.kind == EventKind::Finish { &committed } else { &filled };
+                let before = from.is_some_and(|from| table[usize::from(from)].is_some());
                 lifecycle.states[usize::from(*to)].is_final && is_filled(&row.moves, before)
             });
             if let Some((from, to)) = bad {
@@ -75,26 +85,35 @@ fn is_zero(amount: &Amount) -> bool {
     matches!(amount, Amount::Formula(formula) if matches!(formula.expr.kind, Kind::Const(Value::Int(0))))
 }
 
-fn left_behind(survey: &Survey, row: &Row, event: &str, from: Option<StateIx>, to: StateIx, filled: &[Option<Way>]) -> Diagnostic {
+fn left_behind(
+    survey: &Survey,
+    row: &Row,
+    event: &str,
+    from: Option<StateIx>,
+    to: StateIx,
+    filled: &[Option<Way>],
+) -> Diagnostic {
     let mut path = format!("({event}) `{}`", survey.name(to));
     let mut state = from;
-    // Each step goes to a state that was filled earlier, so the way back ends.
+    // Each step goes to a state that was filled earlier, so the way back ends; where the hold was empty it began.
     while let Some(at) = state {
         path = format!("`{}` → {path}", survey.name(at));
-        let Some(way) = filled[usize::from(at)] else { break };
-        if way.from == Some(at) {
-            break;
-        }
-        path = format!("({}) {path}", way.event);
-        if way.from.is_some() {
-            path = format!("→ {path}");
-        }
-        state = way.from;
+        state = match filled[usize::from(at)] {
+            Some(way) if way.from != Some(at) => {
+                path = format!("({}) {path}", way.event);
+                if way.from.is_some() {
+                    path = format!("→ {path}");
+                }
+                way.from
+            }
+            _ => None,
+        };
     }
+    let path = path.replace("→ →", "→");
     let to_name = survey.name(to);
     let message = format!("a record may come to its end in `{to_name}` with money in its hold");
     Diagnostic::error("filled-hold", row.at, message)
-        .label(format!("the hold may be filled: {}", path.trim_start_matches("→ ")))
+        .label(format!("the hold may be filled: {path}"))
         .also(survey.lifecycle.states[usize::from(to)].at, "final")
         .help("empty it in this row for certain: `move = [{ from = \"hold\", to = \"…\", amount = \"rest\" }]`")
 }

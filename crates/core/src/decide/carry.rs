@@ -15,7 +15,7 @@ use super::plan::{NotTaken, Occasion, Plan, PlannedCause, weigh};
 use super::timers;
 use super::work::end_execution;
 use crate::bounds;
-use crate::model::{EventKind, Row};
+use crate::model::{Event, EventKind, Row};
 use crate::record::{Abort, ExecutionStatus, Payload, Record};
 use crate::value::{RecordId, Value};
 
@@ -59,8 +59,7 @@ impl<'a> Run<'a> {
 
     /// Fire `time`, for the rows whose timers are due only.
     pub(super) fn fire_timers(&mut self, id: RecordId, due: &[u16]) -> Step<Result<(), NotTaken>> {
-        let event: Arc<str> = "time".into();
-        self.fire_rows(id, engine_event(&event), Some(due))
+        self.fire_rows(id, engine_event("time"), Some(due))
     }
 
     fn fire_rows(&mut self, id: RecordId, occasion: Occasion, only: Option<&[u16]>) -> Step<Result<(), NotTaken>> {
@@ -77,7 +76,7 @@ impl<'a> Run<'a> {
                 Err(reason) => best = best.max(reason),
                 Ok(plan) => {
                     let (mark, tasks) = (self.draft.mark(), self.tasks.len());
-                    if self.carry_out(Some(&record), (*record).clone(), row, number, plan, occasion, event.kind)? {
+                    if self.carry_out(Some(&record), (*record).clone(), row, plan, occasion, (event, number))? {
                         return Ok(Ok(()));
                     }
                     self.draft.back_to(&mark);
@@ -90,18 +89,16 @@ impl<'a> Run<'a> {
     }
 
     /// Do what a row says. `false`: a require was not taken, and the caller must go back.
-    #[expect(clippy::too_many_arguments, reason = "one row's whole context, used in two places")]
     pub(super) fn carry_out(
         &mut self,
         before: Option<&Arc<Record>>,
         mut record: Record,
         row: &Row,
-        number: usize,
         plan: Plan,
         occasion: Occasion,
-        kind: EventKind,
+        (event, number): (&Event, usize),
     ) -> Step<bool> {
-        let id = record.id;
+        let (id, kind) = (record.id, event.kind);
         if let Some(to) = row.to {
             self.enter(&mut record, to, kind);
         }
@@ -125,8 +122,9 @@ impl<'a> Run<'a> {
             self.draft.audit.push(AuditEntry { record: Some(id), tag: Arc::clone(tag) });
         }
         let (owner, payload) = (Arc::clone(&record.owner), record.payload);
+        let entered = row.to.is_some() && !record.lifecycle.rows(EventKind::Enter).is_empty();
         self.draft.put(record)?;
-        let taken = self.draft.note_row(id, occasion.event, number);
+        let taken = self.draft.note_row(id, &event.name, number);
 
         for spawn in plan.spawn {
             let payload = if spawn.same_payload { payload } else { None };
@@ -144,7 +142,7 @@ impl<'a> Run<'a> {
                 return Ok(false);
             }
         }
-        if row.to.is_some() {
+        if entered {
             self.offered += 1;
             self.tasks.push(Task::Entered { record: id, row: taken });
         }
@@ -276,21 +274,19 @@ impl<'a> Run<'a> {
     }
 
     fn entered(&mut self, id: RecordId, row: usize) -> Step<()> {
-        let record = self.draft.expect(id)?;
         // What the row caused may have moved the record on meanwhile; its newer state has had its own turn.
-        if record.lifecycle.rows(EventKind::Enter).is_empty() || self.draft.has_moved_since(id, row) {
+        if self.draft.has_moved_since(id, row) {
             return Ok(());
         }
-        let event: Arc<str> = "enter".into();
-        self.fire(id, engine_event(&event)).map(drop)
+        self.fire(id, engine_event("enter")).map(drop)
     }
 }
 
-fn caused<'b>(event: &'b Arc<str>, input: &'b [(Arc<str>, Value)]) -> Occasion<'b> {
+fn caused<'b>(event: &'b str, input: &'b [(Arc<str>, Value)]) -> Occasion<'b> {
     Occasion { caller: Caller::Record, given: Given::Values(input), ..engine_event(event) }
 }
 
 /// One of the engine's own events, with nothing given.
-pub(super) fn engine_event(event: &Arc<str>) -> Occasion<'_> {
+pub(super) fn engine_event(event: &str) -> Occasion<'_> {
     Occasion { event, caller: Caller::Engine, given: Given::Nothing, result: &[], error: None, creating: false }
 }

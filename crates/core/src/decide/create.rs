@@ -8,7 +8,7 @@ use super::halt::{Halt, Step, refusal_of_call};
 use super::input::Given;
 use super::operation::Create;
 use super::plan::{NotTaken, Occasion, weigh};
-use crate::model::{EventKind, Lifecycle, PayloadBounds};
+use crate::model::{Lifecycle, PayloadBounds};
 use crate::record::{Payload, Record};
 use crate::value::{RecordId, Value};
 
@@ -73,15 +73,15 @@ impl Run<'_> {
             return Err(Halt::Refuse(refusal_of_call("create", 409, "id_taken", "a record has this id already")));
         }
         let record = self.newborn(&lifecycle, id, owner, payload);
-        let event: Arc<str> = "create".into();
-        let occasion = Occasion { event: &event, caller, given, result: &[], error: None, creating: true };
+        let occasion = Occasion { event: "create", caller, given, result: &[], error: None, creating: true };
         let mut best = NotTaken::State;
-        for (number, row) in lifecycle.rows(EventKind::Create).iter().enumerate() {
+        let Some(event) = lifecycle.event("create") else { return Ok(Err(best)) };
+        for (number, row) in event.rows.iter().enumerate() {
             match weigh(&self.draft, &record, row, occasion)? {
                 Err(reason) => best = best.max(reason),
                 Ok(plan) => {
                     let (mark, tasks) = (self.draft.mark(), self.open_tasks());
-                    if self.carry_out(None, record.clone(), row, number, plan, occasion, EventKind::Create)? {
+                    if self.carry_out(None, record.clone(), row, plan, occasion, (event, number))? {
                         return Ok(Ok(id));
                     }
                     self.draft.back_to(&mark);

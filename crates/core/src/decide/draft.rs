@@ -1,7 +1,7 @@
 //! The world as an operation has left it so far: changes over a snapshot, with marks to go back to.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::changes::{Account, AuditEntry, Effect, LedgerMove, NewPayload};
@@ -23,19 +23,25 @@ pub(super) struct Entry {
     pub(super) rows: Vec<(Arc<str>, u16)>,
 }
 
+/// Entries that are looked through one by one. Most operations touch one record or two, for which an index would cost more
+/// than all else that is kept of them.
+const SCANNED: usize = 8;
+
 pub(super) struct Draft<'a> {
     pub(super) definitions: &'a Definitions,
     pub(super) snapshot: &'a Snapshot,
     pub(super) operation: &'a Operation,
     pub(super) now: Time,
     pub(super) entries: Vec<Entry>,
-    index: HashMap<RecordId, usize>,
-    uniques: HashMap<UniqueKey, Option<RecordId>>,
-    counts: HashMap<CountKey, i64>,
-    balances: HashMap<Account, i64>,
-    links: HashMap<LinkKey, Vec<(RecordId, bool)>>,
+    /// Where the entries stand, once there are more than [`SCANNED`].
+    index: BTreeMap<RecordId, usize>,
+    // Ordered, because the same operation must give the same changes; and an empty or small one costs next to nothing.
+    uniques: BTreeMap<UniqueKey, Option<RecordId>>,
+    counts: BTreeMap<CountKey, i64>,
+    balances: BTreeMap<Account, i64>,
+    links: BTreeMap<LinkKey, Vec<(RecordId, bool)>>,
     /// Cascaded events that a record has taken: each once per operation, so cascades end.
-    taken: HashSet<(RecordId, Arc<str>)>,
+    taken: BTreeSet<(RecordId, Arc<str>)>,
     pub(super) moves: Vec<LedgerMove>,
     pub(super) effects: Vec<Effect>,
     pub(super) payloads: Vec<NewPayload>,
@@ -85,12 +91,12 @@ impl<'a> Draft<'a> {
             operation,
             now,
             entries: Vec::new(),
-            index: HashMap::new(),
-            uniques: HashMap::new(),
-            counts: HashMap::new(),
-            balances: HashMap::new(),
-            links: HashMap::new(),
-            taken: HashSet::new(),
+            index: BTreeMap::new(),
+            uniques: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            balances: BTreeMap::new(),
+            links: BTreeMap::new(),
+            taken: BTreeSet::new(),
             moves: Vec::new(),
             effects: Vec::new(),
             payloads: Vec::new(),
@@ -117,6 +123,9 @@ impl<'a> Draft<'a> {
                 Some(Undo::Inserted) => {
                     if let Some(entry) = self.entries.pop() {
                         self.index.remove(&entry.after.id);
+                    }
+                    if self.entries.len() <= SCANNED {
+                        self.index.clear();
                     }
                 }
                 Some(Undo::Replaced { at, old, rows }) => {
@@ -158,10 +167,18 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Where the record stands among those that the operation has touched.
+    fn place_of(&self, id: RecordId) -> Option<usize> {
+        if self.entries.len() <= SCANNED {
+            return self.entries.iter().position(|entry| entry.after.id == id);
+        }
+        self.index.get(&id).copied()
+    }
+
     /// A record as the operation has left it so far, brought up to date by its timers; `None` where there is none.
     pub(super) fn find(&self, id: RecordId) -> Step<Option<&Arc<Record>>> {
-        if let Some(at) = self.index.get(&id) {
-            return Ok(Some(&self.entries[*at].after));
+        if let Some(at) = self.place_of(id) {
+            return Ok(Some(&self.entries[at].after));
         }
         let Some(record) = self.stored(id)? else { return Ok(None) };
         if record.updated_at > self.now {
@@ -198,7 +215,7 @@ impl<'a> Draft<'a> {
     /// A new record, or a new version of one.
     pub(super) fn put(&mut self, record: Record) -> Step<()> {
         let id = record.id;
-        if let Some(&at) = self.index.get(&id) {
+        if let Some(at) = self.place_of(id) {
             let changes = ref_changes(Some(&self.entries[at].after), &record);
             self.note_links(changes, &record);
             let entry = &mut self.entries[at];
@@ -209,15 +226,31 @@ impl<'a> Draft<'a> {
         }
         let before = self.stored(id)?.cloned();
         self.note_links(ref_changes(before.as_deref(), &record), &record);
-        self.index.insert(id, self.entries.len());
         self.entries.push(Entry { before, after: Arc::new(record), rows: Vec::new() });
+        if self.entries.len() == SCANNED + 1 {
+            self.index = self.entries.iter().enumerate().map(|(at, entry)| (entry.after.id, at)).collect();
+        } else if self.entries.len() > SCANNED {
+            self.index.insert(id, self.entries.len() - 1);
+        }
         self.undo.push(Undo::Inserted);
+        Ok(())
+    }
+
+    /// Change a record's execution in place: only between rows, where nothing is gone back behind.
+    pub(super) fn amend(&mut self, id: RecordId, change: impl FnOnce(&mut Record)) -> Step<()> {
+        if self.place_of(id).is_none() {
+            let record = self.expect(id)?;
+            self.put((*record).clone())?;
+        }
+        if let Some(at) = self.place_of(id) {
+            change(Arc::make_mut(&mut self.entries[at].after));
+        }
         Ok(())
     }
 
     /// Note that a row was taken; the record was put before. The row's place among those that the record has taken.
     pub(super) fn note_row(&mut self, id: RecordId, event: &Arc<str>, row: usize) -> usize {
-        let Some(&at) = self.index.get(&id) else { return 0 };
+        let Some(at) = self.place_of(id) else { return 0 };
         let rows = &mut self.entries[at].rows;
         // A row's number fits: bounds::ROWS.
         rows.push((Arc::clone(event), u16::try_from(row).unwrap_or(u16::MAX)));
@@ -226,7 +259,7 @@ impl<'a> Draft<'a> {
 
     /// Whether a row after that place has brought the record into another state, or into the same one again.
     pub(super) fn has_moved_since(&self, id: RecordId, place: usize) -> bool {
-        let Some(&at) = self.index.get(&id) else { return false };
+        let Some(at) = self.place_of(id) else { return false };
         let entry = &self.entries[at];
         entry.rows[place + 1..].iter().any(|(event, row)| {
             let rows = entry.after.lifecycle.event(event).map_or(&[][..], |event| &event.rows);
@@ -331,11 +364,8 @@ impl<'a> Draft<'a> {
         let mut reads = self.reads.into_inner();
         reads.sort_unstable();
         reads.dedup();
-        // Sorted, because the same operation must give the same changes and hash maps keep no order.
-        let mut uniques: Vec<_> = self.uniques.into_iter().collect();
-        uniques.sort_unstable();
-        let mut counts: Vec<_> = self.counts.into_iter().filter(|(_, delta)| *delta != 0).collect();
-        counts.sort_unstable();
+        let uniques = self.uniques.into_iter().collect();
+        let counts = self.counts.into_iter().filter(|(_, delta)| *delta != 0).collect();
         Parts {
             entries: self.entries,
             uniques,
@@ -371,7 +401,7 @@ fn dangling() -> Halt {
 
 fn stop(halt: Halt) -> Stop {
     match halt {
-        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, Stop::Missing),
+        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, |key| Stop::Missing(Box::new(key))),
         Halt::Due(ids) => ids.into_iter().next().map_or_else(wrong, Stop::Due),
         Halt::Later(time) => Stop::Later(time),
         Halt::Fault(fault) => Stop::Fault(fault),

@@ -18,7 +18,7 @@ use crate::value::{RecordId, Value};
 /// An event on its way to a record.
 #[derive(Clone, Copy)]
 pub(super) struct Occasion<'a> {
-    pub(super) event: &'a Arc<str>,
+    pub(super) event: &'a str,
     pub(super) caller: Caller,
     pub(super) given: Given<'a>,
     /// What a commit brings, typed.

@@ -191,13 +191,14 @@ pub(super) struct RefChange {
 
 /// The refs that differ between two versions of a record.
 pub(super) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefChange> {
+    let may_refer = |record: &Record| record.fields.iter().any(|value| matches!(value, Value::Ref(_) | Value::List(_)));
     let mut changes = Vec::new();
+    if !may_refer(after) && !before.is_some_and(may_refer) {
+        return changes;
+    }
     for (slot, new) in after.fields.iter().enumerate() {
         let old = before.and_then(|record| record.fields.get(slot)).unwrap_or(&Value::Null);
         let (old, new) = (targets(old), targets(new));
-        if old.is_empty() && new.is_empty() {
-            continue;
-        }
         changes.extend(old.iter().filter(|id| !new.contains(id)).map(|id| RefChange {
             slot,
             target: *id,

@@ -17,7 +17,7 @@ use crate::bounds;
 use crate::expr::{Env, eval};
 use crate::model::{ErrorTable, Ready};
 use crate::record::{Abort, Execution, ExecutionStatus, Record, Token, WorkError};
-use crate::time::Duration;
+use crate::time::{Duration, Time};
 use crate::value::{RecordId, Value};
 
 /// A longer lease hides a dead worker for longer than anybody wants to wait.
@@ -197,10 +197,15 @@ impl Run<'_> {
 
     /// EXE-14: COMMITTED to DONE, by the worker or, when its lease has ended, by the engine.
     pub(super) fn close(&mut self, id: RecordId) -> Step<()> {
-        let mut record = (*self.draft.expect(id)?).clone();
-        let moves = record.awaits_finish();
-        end_execution(&mut self.draft, &mut record, ExecutionStatus::Done, None);
-        self.draft.put(record)?;
+        let now = self.draft.now;
+        let (mut moves, mut freed) = (false, None);
+        self.draft.amend(id, |record| {
+            moves = record.awaits_finish();
+            freed = ended(record, now, ExecutionStatus::Done, None);
+        })?;
+        if let Some(count) = freed {
+            self.draft.add_count(count, -1);
+        }
         if moves {
             self.must_take(id, "finish", &[], None)?;
         }
@@ -279,8 +284,7 @@ impl Run<'_> {
         result: &[Value],
         error: Option<&WorkError>,
     ) -> Step<()> {
-        let name: Arc<str> = event.into();
-        match self.fire(id, Occasion { result, error, ..engine_event(&name) })? {
+        match self.fire(id, Occasion { result, error, ..engine_event(event) })? {
             Ok(()) => Ok(()),
             Err(reason) => {
                 let record = self.draft.expect(id)?;
@@ -343,15 +347,20 @@ fn begin(draft: &Draft, record: &mut Record) -> bool {
 
 /// DONE or ABORTED: the lease no longer counts, and its work key is free for the next.
 pub(super) fn end_execution(draft: &mut Draft, record: &mut Record, status: ExecutionStatus, aborted: Option<Abort>) {
-    let now = draft.now;
-    let Some(execution) = &mut record.execution else { return };
+    if let Some(count) = ended(record, draft.now, status, aborted) {
+        draft.add_count(count, -1);
+    }
+}
+
+/// The count that the ended execution no longer stands in.
+fn ended(record: &mut Record, now: Time, status: ExecutionStatus, aborted: Option<Abort>) -> Option<CountKey> {
+    let execution = record.execution.as_mut()?;
     execution.status = status;
     execution.finished_at = Some(now);
     execution.aborted = aborted;
     execution.finish_moves = false;
-    if let Some(parts) = execution.key.take() {
-        draft.add_count(work_count(record, parts), -1);
-    }
+    let parts = execution.key.take()?;
+    Some(work_count(record, parts))
 }
 
 /// The counter of running jobs of one work key; its name is none that a `[limit]` can have.
@@ -381,6 +390,10 @@ fn classed(table: &ErrorTable, report: &ErrorReport) -> WorkError {
 /// A worker's text, cut to the bound that every string has.
 fn cut(text: &Arc<str>) -> Arc<str> {
     let clean = if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { Arc::clone(text) };
+    // Bytes are never fewer than characters, so a short text needs no counting.
+    if clean.len() <= bounds::TEXT_CHARS {
+        return clean;
+    }
     match clean.char_indices().nth(bounds::TEXT_CHARS) {
         Some((end, _)) => clean[..end].into(),
         None => clean,

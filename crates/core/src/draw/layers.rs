@@ -73,7 +73,7 @@ pub(super) fn layers(graph: &Graph, ranks: &Ranks, plates: &Plates, row_width: f
         let label_row = label_row(first, last, ranks.back[edge], row_width - width, &used);
         let main = graph.main.contains(&edge);
         let mut chain = vec![upper];
-        for row in first..=last {
+        for (row, used) in used.iter_mut().enumerate().take(last + 1).skip(first) {
             let bend = Cell { what: What::Bend, left: BEND, right: BEND, height: 0.0, main };
             let cell = if row == label_row {
                 let right = plates.labels[edge].width + LABEL_GAP;
@@ -81,7 +81,7 @@ pub(super) fn layers(graph: &Graph, ranks: &Ranks, plates: &Plates, row_width: f
             } else {
                 bend
             };
-            used[row] += cell.left + cell.right;
+            *used += cell.left + cell.right;
             let cell = layers.add(cell, row);
             layers.join(*chain.last().unwrap_or(&upper), cell);
             chain.push(cell);
@@ -124,6 +124,12 @@ impl Layers {
     fn join(&mut self, upper: CellIx, lower: CellIx) {
         self.down[upper].push(lower);
         self.up[lower].push(upper);
+    }
+
+    /// By edge: how far down its chain its words stand.
+    pub(super) fn label_rows(&self) -> Vec<usize> {
+        let is_label = |cell: &CellIx| matches!(self.cells[*cell].what, What::Label(_));
+        self.chains.iter().map(|chain| chain.iter().position(is_label).unwrap_or(0)).collect()
     }
 
     /// Puts the words of edges left of the main way on their left side: edges then stay near each other, words outside.

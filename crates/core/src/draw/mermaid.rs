@@ -123,7 +123,9 @@ fn encode(text: &str) -> String {
     for c in text.chars() {
         let is_text =
             c.is_alphanumeric() || matches!(c, ' ' | '.' | ',' | '(' | ')' | '!' | '=' | '+' | '·' | '…' | '→' | '⏱');
-        if is_text {
+        // The words "end note" would end a note.
+        let ends = c == ' ' && out.to_ascii_lowercase().ends_with("end");
+        if is_text && !ends {
             out.push(c);
         } else {
             let _ = write!(out, "#{};", u32::from(c));

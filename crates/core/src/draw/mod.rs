@@ -15,6 +15,7 @@ mod plate;
 mod rank;
 mod render;
 mod route;
+mod scene;
 mod style;
 mod text;
 mod words;

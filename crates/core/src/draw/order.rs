@@ -12,17 +12,19 @@ pub(super) fn order(layers: &mut Layers, attempt: u64) -> usize {
     let mut best = layers.rows.clone();
     let mut fewest = crossings(layers);
     let sweeps = if layers.cells.len() > CELLS_FOR_ALL_SWEEPS { SWEEPS / 4 } else { SWEEPS };
+    let mut at = vec![0.0; layers.cells.len()];
+    let mut worse = 0;
     for sweep in 0..sweeps {
-        if fewest == 0 {
+        if fewest == 0 || worse > 5 {
             break;
         }
         if sweep % 2 == 0 {
             for row in 1..layers.rows.len() {
-                sort_row(layers, row, true);
+                sort_row(layers, row, true, &mut at);
             }
         } else {
             for row in (0..layers.rows.len()).rev() {
-                sort_row(layers, row, false);
+                sort_row(layers, row, false, &mut at);
             }
         }
         swap_neighbours(layers);
@@ -30,6 +32,9 @@ pub(super) fn order(layers: &mut Layers, attempt: u64) -> usize {
         if now < fewest {
             fewest = now;
             best.clone_from(&layers.rows);
+            worse = 0;
+        } else {
+            worse += 1;
         }
     }
     layers.rows = best;
@@ -72,12 +77,12 @@ fn positions(layers: &Layers) -> Vec<usize> {
     at
 }
 
-/// Sorts a row by the mean position of what its cells are joined to. Cells joined to nothing keep their place.
-fn sort_row(layers: &mut Layers, row: usize, by_upper: bool) {
+/// Sorts a row by the mean position of what its cells are joined to. Cells joined to nothing keep their place. `at` is
+/// room for positions, by cell.
+fn sort_row(layers: &mut Layers, row: usize, by_upper: bool, at: &mut [f64]) {
     let neighbours = if by_upper { &layers.up } else { &layers.down };
     let beside = if by_upper { row.checked_sub(1) } else { Some(row + 1) };
     let Some(beside) = beside.and_then(|row| layers.rows.get(row)) else { return };
-    let mut at = vec![0.0; layers.cells.len()];
     let mut position = 0.0;
     for cell in beside {
         at[*cell] = position;

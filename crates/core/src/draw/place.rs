@@ -180,7 +180,7 @@ fn straighten(layers: &Layers, x: &mut [f64]) {
         (x[cell] - reach, x[cell] + reach)
     };
     for chain in &layers.chains {
-        let Some((first, last)) = chain.first().zip(chain.last()) else { continue };
+        let Some((upper, lower)) = chain.first().zip(chain.last()) else { continue };
         let inner = &chain[1..chain.len() - 1];
         if inner.iter().any(|cell| layers.cells[*cell].main) {
             continue;
@@ -189,7 +189,7 @@ fn straighten(layers: &Layers, x: &mut [f64]) {
         while start < inner.len() {
             let (mut least, mut most) = free(inner[start], x);
             if start == 0 {
-                narrow(&mut least, &mut most, meets(*first, x));
+                narrow(&mut least, &mut most, meets(*upper, x));
             }
             let mut end = start + 1;
             while end < inner.len() {
@@ -202,7 +202,7 @@ fn straighten(layers: &Layers, x: &mut [f64]) {
                 end += 1;
             }
             if end == inner.len() {
-                narrow(&mut least, &mut most, meets(*last, x));
+                narrow(&mut least, &mut most, meets(*lower, x));
             }
             if least <= most {
                 let mut sum = 0.0;

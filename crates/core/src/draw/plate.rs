@@ -84,7 +84,8 @@ pub(super) fn plates(lifecycle: &Lifecycle, graph: &Graph) -> Plates {
     for (ix, state) in lifecycle.states.iter().enumerate() {
         let node = ix + 1;
         let inside = &graph.inside[node];
-        let touching = graph.edges.iter().filter(|edge| edge.from == node || edge.to == node).count();
+        let leaving = graph.edges.iter().filter(|edge| edge.from == node).count();
+        let touching = graph.edges.iter().filter(|edge| edge.to == node).count().max(leaving);
         boxes.push(state_plate(lifecycle, state, &inside.rows, inside.more, touching));
     }
     Plates { boxes, labels: graph.edges.iter().map(label_plate).collect() }
@@ -188,7 +189,8 @@ fn state_plate(lifecycle: &Lifecycle, state: &State, rows: &[InsideRow], more: u
         y = more_line(&mut plate.rows, more, y) - ROW_GAP;
     }
     #[expect(clippy::cast_precision_loss, reason = "a handful of edges")]
-    let ports = touching as f64 * PORT;
+    // The main way meets the box in the middle, and all others may lie on one side of it.
+    let ports = 2.0 * touching as f64 * PORT;
     plate.width = (need + 2.0 * PADDING).max(BOX_LEAST).max(ports.min(BOX_WIDTH)).ceil();
     plate.height = (y + PADDING - 3.0).ceil();
     plate

@@ -2,94 +2,20 @@
 
 use std::fmt::Write as _;
 
-use super::graph::{Graph, graph};
-use super::layers::{Layers, START_RADIUS, layers};
-use super::legend::{Item, SIGN, Sign, legend};
-use super::order::order;
-use super::place::{Places, places};
-use super::plate::{ICON, Icon, Line, Plate, Plates, plates, stack, wrapped};
-use super::rank::ranks;
-use super::route::{ARROW, Label, Rect, Routed, Wire, round, route};
+use super::layers::START_RADIUS;
+use super::legend::{Item, SIGN, Sign};
+use super::plate::{ICON, Icon, Line, Plate};
+use super::route::{ARROW, Label, Rect, Wire, path, round};
+use super::scene::{MARGIN, Scene, scene};
 use super::style::STYLE;
 use super::text::{clean, escape};
 use super::words::Tone;
 use crate::model::{Lifecycle, Ready};
 
-const MARGIN: f64 = 28.0;
-/// The title's lines may be this long, even above a narrow picture.
-const TITLE_WIDTH: f64 = 560.0;
-/// Each is tried, with several orders; the picture that is easiest to read is drawn.
-const ROW_WIDTHS: [f64; 3] = [900.0, 450.0, 250.0];
-const BEFORE_LEGEND: f64 = 26.0;
-
-/// The whole picture, with title and legend; everything lies within `width` and `height`.
-#[derive(Debug)]
-pub(super) struct Scene {
-    pub(super) routed: Routed,
-    pub(super) plates: Plates,
-    pub(super) title: Vec<Line>,
-    pub(super) legend: Vec<Item>,
-    /// Where the drawing and the legend begin.
-    pub(super) drawing: (f64, f64),
-    pub(super) legend_top: f64,
-    pub(super) width: f64,
-    pub(super) height: f64,
-}
-
 /// Draws a lifecycle as an SVG that reads in light and dark surroundings.
 pub fn svg(lifecycle: &Lifecycle) -> String {
     let scene = scene(lifecycle);
     render(lifecycle, &scene)
-}
-
-pub(super) fn scene(lifecycle: &Lifecycle) -> Scene {
-    let graph = graph(lifecycle);
-    let plates = plates(lifecycle, &graph);
-    let routed = routed(&graph, &plates);
-    let mut title = wrapped("title", &lifecycle.name, TITLE_WIDTH, 2);
-    title.extend(wrapped("intro", &lifecycle.about, TITLE_WIDTH.max(routed.width), 4));
-    let title_end = stack(&mut title, MARGIN - 6.0);
-    let title_width = title.iter().map(|line| line.width).fold(0.0, f64::max);
-    let inner = routed.width.max(title_width).max(TITLE_WIDTH);
-    let (legend, legend_height) = legend(lifecycle, &graph, inner);
-    let top = title_end + 18.0;
-    let legend_top = top + routed.height + BEFORE_LEGEND;
-    Scene {
-        drawing: (round(MARGIN + (inner - routed.width) / 2.0), round(top)),
-        legend_top: round(legend_top),
-        width: round(inner + 2.0 * MARGIN).ceil(),
-        height: round(legend_top + legend_height + MARGIN - 8.0).ceil(),
-        routed,
-        plates,
-        title,
-        legend,
-    }
-}
-
-fn routed(graph: &Graph, plates: &Plates) -> Routed {
-    let box_widths: Vec<f64> = plates.boxes.iter().map(|plate| plate.width).collect();
-    let label_widths: Vec<f64> = plates.labels.iter().map(|plate| plate.width).collect();
-    let ranks = ranks(graph, &box_widths, &label_widths);
-    let mut best: Option<(f64, Layers, Places)> = None;
-    for row_width in ROW_WIDTHS {
-        let layers = layers(graph, &ranks, plates, row_width);
-        let orders = match layers.cells.len() {
-            0..=150 => 24,
-            151..=600 => 6,
-            _ => 1,
-        };
-        for attempt in 0..orders {
-            let mut layers = layers.clone();
-            let crossings = order(&mut layers, attempt);
-            layers.turn_labels_outward();
-            let places = places(&layers);
-            let cost = places.cost(&layers, crossings);
-            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-                best = Some((cost, layers, places));
-            }
-        }
-    }
-    best.map_or_else(Routed::default, |(_, layers, places)| route(graph, &layers, &places, plates, &ranks.back))
 }
 
 fn render(lifecycle: &Lifecycle, scene: &Scene) -> String {
@@ -147,7 +73,7 @@ fn draw_wire(out: &mut String, wire: &Wire) {
     let class = tone_class(wire.tone);
     let (x, y) = wire.tip;
     let base = if wire.up { y + ARROW } else { y - ARROW };
-    let _ = writeln!(out, "<path class=\"wire{class}\" d=\"{}\"/>", wire.path);
+    let _ = writeln!(out, "<path class=\"wire{class}\" d=\"{}\"/>", path(&wire.straights, wire.up));
     let _ = writeln!(
         out,
         "<path class=\"head{class}\" d=\"M{x} {y}L{} {}H{}Z\"/>",

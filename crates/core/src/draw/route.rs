@@ -29,9 +29,6 @@ pub(super) struct Label {
 
 #[derive(Debug)]
 pub(super) struct Wire {
-    pub(super) edge: usize,
-    /// As SVG has it.
-    pub(super) path: String,
     /// The straight pieces: x, and y from top to bottom. Between them are the curves.
     pub(super) straights: Vec<(f64, f64, f64)>,
     pub(super) tip: (f64, f64),
@@ -46,6 +43,7 @@ pub(super) struct Routed {
     pub(super) start: Option<(f64, f64)>,
     pub(super) boxes: Vec<(NodeIx, Rect)>,
     pub(super) labels: Vec<Label>,
+    /// By edge.
     pub(super) wires: Vec<Wire>,
     pub(super) width: f64,
     pub(super) height: f64,
@@ -53,8 +51,8 @@ pub(super) struct Routed {
 
 pub(super) const ARROW: f64 = 8.0;
 
-pub(super) fn route(graph: &Graph, layers: &Layers, places: &Places, plates: &Plates, back: &[bool]) -> Routed {
-    let extent = |(ix, cell): (usize, &super::layers::Cell)| (places.x[ix] - cell.left, places.x[ix] + cell.right);
+pub(super) fn route(graph: &Graph, layers: &Layers, placed: &Places, plates: &Plates, back: &[bool]) -> Routed {
+    let extent = |(ix, cell): (usize, &super::layers::Cell)| (placed.x[ix] - cell.left, placed.x[ix] + cell.right);
     let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
     for (left, right) in layers.cells.iter().enumerate().map(extent) {
         least = least.min(left);
@@ -63,13 +61,13 @@ pub(super) fn route(graph: &Graph, layers: &Layers, places: &Places, plates: &Pl
     let x_of = |x: f64| round(x - least);
     let mut out = Routed {
         width: round(most - least).max(0.0),
-        height: round(places.bottom.last().copied().unwrap_or(0.0)),
+        height: round(placed.bottom.last().copied().unwrap_or(0.0)),
         ..Routed::default()
     };
     for (row, cells) in layers.rows.iter().enumerate() {
-        let (top, bottom) = (places.top[row], places.bottom[row]);
+        let (top, bottom) = (placed.top[row], placed.bottom[row]);
         for cell in cells {
-            let x = x_of(places.x[*cell]);
+            let x = x_of(placed.x[*cell]);
             match layers.cells[*cell].what {
                 What::Start => out.start = Some((x, round(f64::midpoint(top, bottom)))),
                 What::State(node) => {
@@ -101,18 +99,18 @@ pub(super) fn route(graph: &Graph, layers: &Layers, places: &Places, plates: &Pl
         }
     }
     for (edge, chain) in layers.chains.iter().enumerate() {
-        let (port_above, port_below) = places.ports[edge];
+        let (port_above, port_below) = placed.ports[edge];
         let mut straights = Vec::with_capacity(chain.len());
         for (ix, cell) in chain.iter().enumerate() {
             let row = row_of[*cell];
-            let (top, bottom) = (places.top[row], places.bottom[row]);
+            let (top, bottom) = (placed.top[row], placed.bottom[row]);
             let straight = if ix == 0 {
                 let from = if *cell == START { bottom + 2.0 } else { top + layers.cells[*cell].height };
                 (port_above, from, if back[edge] { bottom.max(from + ARROW) } else { bottom.max(from) })
             } else if ix + 1 == chain.len() {
                 (port_below, if back[edge] { top } else { top - ARROW }, top)
             } else {
-                (places.x[*cell], top, bottom)
+                (placed.x[*cell], top, bottom)
             };
             straights.push((x_of(straight.0), round(straight.1), round(straight.2)));
         }
@@ -129,10 +127,11 @@ fn wire(graph: &Graph, edge: usize, straights: Vec<(f64, f64, f64)>, up: bool) -
         (_, _, Some((x, _, bottom))) => (*x, *bottom),
         _ => (0.0, 0.0),
     };
-    Wire { edge, path: path(&straights, up), straights, tip, up, tone }
+    Wire { straights, tip, up, tone }
 }
 
-fn path(straights: &[(f64, f64, f64)], up: bool) -> String {
+/// A wire as SVG has it.
+pub(super) fn path(straights: &[(f64, f64, f64)], up: bool) -> String {
     let mut out = String::new();
     let last = straights.len().saturating_sub(1);
     let mut at: Option<(f64, f64)> = None;

@@ -111,13 +111,18 @@ pub(super) fn clean(text: &str) -> String {
                     out.push(' ');
                 }
             }
-            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c if is_forbidden(c) => out.push('\u{fffd}'),
             '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
     out.truncate(out.trim_end().len());
     out
+}
+
+/// What XML forbids, or may only hold in ways that not every reader knows.
+fn is_forbidden(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// Text as it may stand in XML, in an element or between double quotes.
@@ -131,7 +136,7 @@ pub(super) fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' => out.push('\n'),
-            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c if is_forbidden(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

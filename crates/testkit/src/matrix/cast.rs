@@ -36,13 +36,22 @@ impl From<Lease> for Cast {
 #[derive(Clone, Debug)]
 pub enum Trial {
     /// An event called by name, with its input; tried for every caller, and as another record's require.
-    Fire { event: String, input: Map<String, Json> },
+    Fire {
+        event: String,
+        input: Map<String, Json>,
+    },
     Lease,
     /// With `finish`, both in one call.
-    Commit { result: Json, finish: bool },
+    Commit {
+        result: Json,
+        finish: bool,
+    },
     Finish,
     /// With the worker's own word on whether it may pass, where it gives one.
-    Fail { code: String, retryable: Option<bool> },
+    Fail {
+        code: String,
+        retryable: Option<bool>,
+    },
     Yield,
     Lost,
     /// Wait for whatever is due first: a timer, or the end of the lease.

@@ -40,7 +40,10 @@ impl Matrix {
             }
         }
         let only = |these: &BTreeSet<(String, String, String, String)>, others: &BTreeSet<_>| -> Vec<String> {
-            these.difference(others).map(|(from, trial, by, to)| format!("{from} -- {trial} by {by} --> {to}")).collect()
+            these
+                .difference(others)
+                .map(|(from, trial, by, to)| format!("{from} -- {trial} by {by} --> {to}"))
+                .collect()
         };
         let (missing, extra) = (only(&may, &happens), only(&happens, &may));
         assert!(

@@ -125,8 +125,8 @@ impl Matrix {
     pub fn scene<C: Into<Cast>>(mut self, name: &str, build: impl FnOnce(&mut Stage) -> C) -> Self {
         let mut stage = self.stage.clone();
         let cast = build(&mut stage).into();
-        let state = name.split(':').next().unwrap_or(name);
-        assert_eq!(stage.state(cast.record), state, "the scene {name:?} does not lead there");
+        let promised = name.split(':').next().unwrap_or(name);
+        assert_eq!(stage.state(cast.record), promised, "the scene {name:?} does not lead there");
         self.scenes.push(Scene { name: name.to_owned(), stage, cast });
         self
     }
@@ -206,7 +206,8 @@ impl Matrix {
                     .callers
                     .iter()
                     .map(|caller| {
-                        let token = scene.cast.lease.as_ref().filter(|_| caller.name == "worker").map(|lease| lease.token);
+                        let token =
+                            scene.cast.lease.as_ref().filter(|_| caller.name == "worker").map(|lease| lease.token);
                         let (event, input) = (event.as_str().into(), input.clone());
                         let call = Call::Fire { record, event, input, token, if_version: None };
                         (caller.name.to_owned(), play(&caller.actor, call))
@@ -220,9 +221,7 @@ impl Matrix {
                 }
                 cells
             }
-            Trial::Lease => {
-                by_all(&|| Call::Lease { record, worker: "w1".into(), lease: None, start: false })
-            }
+            Trial::Lease => by_all(&|| Call::Lease { record, worker: "w1".into(), lease: None, start: false }),
             Trial::Commit { result, finish } => {
                 worked(&|token| Call::Commit { record, token, result: result.clone(), finish: *finish })
             }
@@ -263,7 +262,8 @@ fn cell_of(decision: &Decision, stage: &Stage, about: Option<RecordId>) -> Cell 
 /// The state of the one that the puppet made.
 fn made(decision: &Decision, lifecycle: &str) -> String {
     let Decision::Changes(changes) = decision else { return String::new() };
-    let new = changes.records.iter().find(|change| change.before.is_none() && *change.after.lifecycle.name == *lifecycle);
+    let new =
+        changes.records.iter().find(|change| change.before.is_none() && *change.after.lifecycle.name == *lifecycle);
     new.map_or_else(|| "nothing".to_owned(), |change| change.after.state_name().to_string())
 }
 

@@ -109,7 +109,9 @@ const fn forward(from: ExecutionStatus, to: ExecutionStatus) -> bool {
     use ExecutionStatus::{Aborted, Committed, Done, InProgress, Leased};
     matches!(
         (from, to),
-        (Leased, InProgress | Committed | Done | Aborted) | (InProgress, Committed | Done | Aborted) | (Committed, Done)
+        (Leased, InProgress | Committed | Done | Aborted)
+            | (InProgress, Committed | Done | Aborted)
+            | (Committed, Done)
     )
 }
 
@@ -154,8 +156,7 @@ fn uniques(definitions: &Definitions, world: &Snapshot) {
         for unique in &lifecycle.uniques {
             for record in records_of(world, &lifecycle.name) {
                 let Some(parts) = key_parts(record, &unique.on) else { continue };
-                let key =
-                    UniqueKey { lifecycle: Arc::clone(&lifecycle.name), unique: Arc::clone(&unique.name), parts };
+                let key = UniqueKey { lifecycle: Arc::clone(&lifecycle.name), unique: Arc::clone(&unique.name), parts };
                 let holder = world.uniques.get(&key).copied().flatten();
                 if unique.within.is_none_or(|states: StateSet| states.contains(record.state)) {
                     assert_eq!(holder, Some(record.id), "{key:?} is not held by the record it belongs to");
@@ -179,9 +180,10 @@ fn counts(definitions: &Definitions, world: &Snapshot) {
                     *counted.entry(CountKey { lifecycle, limit, parts, window: None }).or_default() += 1;
                 }
             }
-            let kept = world.counts.iter().filter(|(key, count)| {
-                *key.lifecycle == *lifecycle.name && *key.limit == *limit.name && **count > 0
-            });
+            let kept = world
+                .counts
+                .iter()
+                .filter(|(key, count)| *key.lifecycle == *lifecycle.name && *key.limit == *limit.name && **count > 0);
             let kept: HashMap<_, _> = kept.map(|(key, count)| (key.clone(), *count)).collect();
             assert_eq!(kept, counted, "the limit {} counts wrongly", limit.name);
         }

@@ -93,8 +93,14 @@ impl Stage {
 
     /// All records of a lifecycle, oldest first.
     pub fn all(&self, lifecycle: &str) -> Vec<Arc<Record>> {
-        let mut records: Vec<_> =
-            self.world.records.values().flatten().filter(|record| *record.lifecycle.name == *lifecycle).cloned().collect();
+        let mut records: Vec<_> = self
+            .world
+            .records
+            .values()
+            .flatten()
+            .filter(|record| *record.lifecycle.name == *lifecycle)
+            .cloned()
+            .collect();
         records.sort_by_key(|record| (record.created_at, record.id));
         records
     }

@@ -108,7 +108,7 @@ impl Stage {
     }
 
     /// Keep content and know it by its hash.
-    pub(super) fn keep(&mut self, bytes: &[u8]) -> Payload {
+    pub(crate) fn keep(&mut self, bytes: &[u8]) -> Payload {
         let sha256: [u8; 32] = Sha256::digest(bytes).into();
         self.payloads.insert(sha256, bytes.into());
         Payload { sha256, bytes: bytes.len() as u64 }
@@ -122,7 +122,10 @@ impl Stage {
             let decision = decide(&self.definitions, &self.world, &operation, self.now);
             match &decision {
                 Decision::Due(records) => {
-                    assert!(!matches!(operation.call, Call::Due { .. }), "what is due asks for what is due: {operation:?}");
+                    assert!(
+                        !matches!(operation.call, Call::Due { .. }),
+                        "what is due asks for what is due: {operation:?}"
+                    );
                     for record in records.clone() {
                         self.play(&Actor::engine(), Call::Due { record });
                     }

@@ -88,7 +88,10 @@ fn a_commit_beats_a_cancel() {
     stage.fire(lease.record, "cancel", &user("alice")).ok();
     stage.commit(&lease, json!(null)).ok();
     assert_eq!(stage.state(lease.record), "SUCCEEDED");
-    assert_eq!((stage.field(lease.record, "lastError"), stage.field(lease.record, "errorType")), (json!(null), json!(null)));
+    assert_eq!(
+        (stage.field(lease.record, "lastError"), stage.field(lease.record, "errorType")),
+        (json!(null), json!(null))
+    );
 }
 
 /// DOC-16: a failure that would have been retried is not, once the job is to stop; a terminal one is told as it was.

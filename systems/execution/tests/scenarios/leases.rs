@@ -1,10 +1,10 @@
 //! EXE-5 to EXE-9: the execution machine, and who may move it.
 
-use onceward_core::decide::Decision;
+use onceward_core::decide::{Call, Decision};
 use onceward_core::record::ExecutionStatus::{Aborted, Committed, Done, InProgress, Leased};
 use onceward_core::record::Token;
 use onceward_core::time::Duration;
-use onceward_testkit::Lease;
+use onceward_testkit::{Lease, user, worker};
 use serde_json::json;
 
 use super::{job, stage};
@@ -57,7 +57,7 @@ fn a_late_heartbeat_revives_nothing() {
     assert_eq!(stage.status(&lease), Aborted);
 }
 
-/// EXE-6: LEASED, IN_PROGRESS, COMMITTED, DONE: one after the other, and the job follows.
+/// EXE-6: LEASED, `IN_PROGRESS`, COMMITTED, DONE: one after the other, and the job follows.
 #[test]
 fn an_execution_goes_through_its_four_steps() {
     let mut stage = stage();
@@ -99,7 +99,7 @@ fn a_report_implies_the_start() {
     assert_eq!(execution.started_at, Some(stage.now()));
 }
 
-/// EXE-7: LEASED and IN_PROGRESS both end ABORTED: by the lease's end, by a failure, by a yield, by a worker known dead.
+/// EXE-7: LEASED and `IN_PROGRESS` both end ABORTED: by the lease's end, by a failure, by a yield, by a worker known dead.
 #[test]
 fn every_way_to_fail_aborts_the_execution() {
     type Way = fn(&mut onceward_testkit::Stage, &Lease);
@@ -126,7 +126,11 @@ fn every_way_to_fail_aborts_the_execution() {
             way(&mut stage, &lease);
             let execution = stage.execution(&lease);
             assert_eq!(execution.status, Aborted, "{code}, started: {started}");
-            assert_eq!(execution.aborted.map(|abort| abort.code.to_string()).as_deref(), Some(code), "started: {started}");
+            assert_eq!(
+                execution.aborted.map(|abort| abort.code.to_string()).as_deref(),
+                Some(code),
+                "started: {started}"
+            );
             assert_eq!(execution.finished_at, Some(stage.now()));
             assert_eq!(stage.state(id), "PENDING", "{code}, started: {started}");
             assert!(stage.effects(id).is_empty());
@@ -263,4 +267,35 @@ fn a_worker_cannot_change_its_mind() {
     let late = stage.fail(&lease, "HICCUP").retryable(true).outcome();
     assert!(matches!(late.decision, Decision::Refusal(_)), "a failure after the commit");
     assert_eq!(stage.state(id), "SUCCEEDED");
+}
+
+/// EXE-8, INV-9: the token is no secret (it is the attempt's number), so it serves nobody but a worker: not the job's owner, and
+/// to a stranger the job is not even there.
+#[test]
+fn a_token_serves_only_workers() {
+    let mut stage = stage();
+    let id = job(&mut stage);
+    let lease = stage.lease(id, "w1");
+    let owner = Lease { worker: user("alice"), ..lease.clone() };
+    let thief = Lease { worker: user("mallory"), ..lease.clone() };
+    stage.fail(&owner, "HICCUP").not_allowed();
+    stage.give_back(&owner).not_allowed();
+    stage.heartbeat(&owner).not_allowed();
+    stage.commit(&owner, json!(null)).not_allowed();
+    stage.fail(&thief, "HICCUP").not_found();
+    stage.heartbeat(&thief).not_found();
+    stage.commit(&thief, json!(null)).not_found();
+    stage.fire(id, "anything", &thief.worker).token(lease.token).not_found();
+    assert_eq!(stage.status(&lease), Leased);
+}
+
+/// EXE-5, INV-9: only a worker's key takes a lease.
+#[test]
+fn only_workers_lease() {
+    let mut stage = stage();
+    let id = job(&mut stage);
+    let call = || Call::Lease { record: id, worker: "w1".into(), lease: None, start: false };
+    stage.attempt(&user("alice"), call()).not_allowed();
+    stage.attempt(&user("mallory"), call()).not_found();
+    stage.attempt(&worker("w1"), call()).ok();
 }

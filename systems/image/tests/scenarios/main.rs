@@ -37,7 +37,10 @@ fn guard(question: &Question, prompt: Option<&[u8]>) -> Value {
 
 fn grant(stage: &mut Stage, to: &str, amount: i64) -> RecordId {
     let order = format!("order-{}-{}", to, stage.log().len());
-    stage.create("image.grant", &operator("olga")).with_all(json!({ "user": to, "amount": amount, "order": order })).ok()
+    stage
+        .create("image.grant", &operator("olga"))
+        .with_all(json!({ "user": to, "amount": amount, "order": order }))
+        .ok()
 }
 
 fn credits(stage: &Stage, of: &str) -> i64 {

@@ -84,8 +84,7 @@ fn every_state_event_and_caller_of_an_asset() {
         stage.commit(&lease, image()).ok();
         stage.linked(lease.record, "image.asset", "job")[0]
     };
-    let spawned =
-        [("job", "record.target.job"), ("url", "'originals/x'"), ("sha256", "'ab'"), ("bytes", "1")];
+    let spawned = [("job", "record.target.job"), ("url", "'originals/x'"), ("sha256", "'ab'"), ("bytes", "1")];
     Matrix::new("image", "image.asset", &spawned, with_credits)
         .scene("stored", stored)
         .scene("removed", |stage| {

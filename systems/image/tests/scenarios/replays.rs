@@ -94,9 +94,11 @@ fn a_replay_meets_the_limits() {
 fn a_replay_meets_the_guard() {
     let mut stage = stage();
     let old = dead(&mut stage);
-    let mut stricter = stage.clone().answer("image.job", "prompt", |_, _| {
-        serde_json::json!({ "pass": false, "sha256": "ab".repeat(32) })
-    });
+    let mut stricter = stage.clone().answer(
+        "image.job",
+        "prompt",
+        |_, _| serde_json::json!({ "pass": false, "sha256": "ab".repeat(32) }),
+    );
     stricter.fire(old, "replay", &alice()).refused(422, "policy_violation");
     assert_eq!(stricter.audits(), ["JOB_CREATED", "JOB_BLOCKED"]);
     assert_eq!(credits(&stricter, "alice"), 100);

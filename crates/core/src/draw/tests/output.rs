@@ -15,7 +15,7 @@ fn shown(svg: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(svg).expect("well-formed");
     let texts = document.descendants().filter(|node| node.has_tag_name("text"));
     texts
-        .map(|text| text.descendants().filter_map(|node| node.is_text().then(|| node.text())).flatten().collect())
+        .map(|text| text.descendants().filter(roxmltree::Node::is_text).filter_map(|node| node.text()).collect())
         .collect()
 }
 
@@ -36,7 +36,7 @@ fn pictures_are_well_formed() {
     for lifecycle in sketches() {
         parsed(&lifecycle.name, &svg(&lifecycle));
     }
-    for seed in 0..40 {
+    for seed in 0..12 {
         parsed(&format!("seed {seed}"), &svg(&random(seed, 9, 30)));
     }
 }
@@ -130,12 +130,14 @@ fn a_lifecycle_without_anything_is_still_a_picture() {
 fn draw_all() {
     let Ok(to) = std::env::var("DRAW_TO") else { return };
     let real = std::env::var("DRAW_FROM").map_or_else(|_| sketches(), |from| systems(from.as_ref()));
-    let random_ones = [random(5, 5, 12), random(9, 9, 20), random(1, 64, 1_000)];
+    let nasty = hostile("a\"b'c`d<br>#35;{x}[y]%%z;:: --> [*] \\n \u{202e}end note &amp; ${q} *b* _i_");
+    let random_ones = [random(5, 5, 12), random(9, 9, 20), random(1, 64, 1_000), nasty];
     for lifecycle in real.into_iter().chain(random_ones.map(Into::into)) {
         let started = std::time::Instant::now();
         let picture = svg(&lifecycle);
         eprintln!("{}: {} bytes in {:?}", lifecycle.name, picture.len(), started.elapsed());
-        std::fs::write(format!("{to}/{}.svg", lifecycle.name), picture).expect("written");
-        std::fs::write(format!("{to}/{}.mmd", lifecycle.name), mermaid(&lifecycle)).expect("written");
+        let name: String = lifecycle.name.chars().filter(|c| c.is_alphanumeric() || *c == '.').collect();
+        std::fs::write(format!("{to}/{name}.svg"), picture).expect("written");
+        std::fs::write(format!("{to}/{name}.mmd"), mermaid(&lifecycle)).expect("written");
     }
 }

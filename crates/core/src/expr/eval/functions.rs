@@ -12,6 +12,7 @@ use crate::time::Duration;
 use crate::value::Value;
 
 impl<'a> Machine<'a> {
+    #[inline(never)]
     pub(super) fn call(&mut self, function: Function, arguments: &'a [Expr], at: Span) -> Got<'a> {
         let wrong = || fault(FaultKind::WrongType, at);
         match (function, arguments) {

@@ -22,6 +22,7 @@ pub(in super::super) struct Machine<'a> {
     for_a_key: bool,
 }
 
+#[cold]
 pub(super) fn fault(kind: FaultKind, at: Span) -> Stop {
     Stop::Fault(Fault { kind, at })
 }
@@ -69,16 +70,20 @@ impl<'a> Machine<'a> {
             }
             Kind::Binary(operator, left, right) => self.binary(*operator, left, right, expr.at),
             Kind::Call(function, arguments) => self.call(*function, arguments, expr.at),
-            Kind::List(elements) => {
-                self.spend(elements.len(), expr.at)?;
-                let mut list = Vec::with_capacity(elements.len());
-                for element in elements {
-                    list.push(self.operand(element)?.into_owned());
-                }
-                Ok(Cow::Owned(Value::List(list.into())))
-            }
+            Kind::List(elements) => self.list(elements, expr.at),
             Kind::Comprehension { how, range, body, .. } => self.comprehension(*how, range, body, expr.at),
         }
+    }
+
+    // What is rare stands apart and stays out of `run`, whose frame every node of every guard pays for.
+    #[inline(never)]
+    fn list(&mut self, elements: &'a [Expr], at: Span) -> Got<'a> {
+        self.spend(elements.len(), at)?;
+        let mut list = Vec::with_capacity(elements.len());
+        for element in elements {
+            list.push(self.operand(element)?.into_owned());
+        }
+        Ok(Cow::Owned(Value::List(list.into())))
     }
 
     /// A value that must not be null.
@@ -115,6 +120,7 @@ impl<'a> Machine<'a> {
         }
     }
 
+    #[inline(never)]
     fn contains(&mut self, element: &'a Expr, list: &'a Expr, at: Span) -> Got<'a> {
         let element = self.operand(element)?;
         // The actor's names are no values; making a list of them for each guard would be waste.
@@ -134,6 +140,7 @@ impl<'a> Machine<'a> {
     }
 
     /// No error of the body is absorbed, but what has been decided is not looked at further.
+    #[inline(never)]
     fn comprehension(&mut self, how: Comprehension, range: &'a Expr, body: &'a Expr, at: Span) -> Got<'a> {
         let list = self.operand(range)?;
         let Value::List(items) = &*list else { return Err(fault(FaultKind::WrongType, range.at)) };

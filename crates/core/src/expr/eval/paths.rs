@@ -50,6 +50,7 @@ impl<'a> Machine<'a> {
         Ok(value)
     }
 
+    #[inline(never)]
     fn root(&mut self, root: Root, at: Span) -> Got<'a> {
         let env = self.env;
         let missing = || fault(FaultKind::WrongType, at);
@@ -91,6 +92,7 @@ impl<'a> Machine<'a> {
 
     /// The record with the key that the lookup's own expression gives. That expression runs by itself, with none of
     /// this one's variables; one that looked up in turn might never end, and is a fault.
+    #[inline(never)]
     fn lookup(&mut self, index: u16, at: Span) -> Got<'a> {
         let wrong = || fault(FaultKind::WrongType, at);
         let lookup = self.env.record.lifecycle.lookups.get(usize::from(index)).ok_or_else(wrong)?;

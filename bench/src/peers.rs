@@ -1,0 +1,132 @@
+//! What to hold the figures against: one guard by itself, the same guard in the `cel` crate, and the least that any
+//! engine must do to change a record.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::Arc;
+
+use cel::{Context, Program, Value as CelValue};
+use onceward_core::decide::{Call, Decision, Operation, Snapshot, decide};
+use onceward_core::expr::{Env, Stop, World, eval};
+use onceward_core::model::{EventKind, Link};
+use onceward_core::record::{Actor, Record, WorkError};
+use onceward_core::time::Time;
+use onceward_core::value::{RecordId, Value};
+use serde_json::Map;
+
+use crate::Case;
+use crate::job;
+
+/// The guard of the second fail row.
+const GUARD: &str = "!error.retryable || record.failures + 1 >= record.budget";
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![guard_of_ours(), guard_in_cel(), guard_in_cel_converted(), bare_update()]
+}
+
+/// A guard that looks at its own record only has no other world to ask.
+struct Nothing;
+
+impl World for Nothing {
+    fn record(&self, id: RecordId) -> Result<&Record, Stop> {
+        Err(Stop::Due(id))
+    }
+
+    fn linked(&self, of: RecordId, _: &Link) -> Result<Vec<RecordId>, Stop> {
+        Err(Stop::Due(of))
+    }
+
+    fn by_key(&self, _: &str, _: &Value) -> Result<Option<RecordId>, Stop> {
+        Ok(None)
+    }
+}
+
+fn guard_of_ours() -> Case {
+    let record = plain_job();
+    let rows = record.lifecycle.rows(EventKind::Fail);
+    let at = rows.iter().position(|row| row.when.as_ref().is_some_and(|when| &*when.text == GUARD));
+    let at = at.unwrap_or_else(|| panic!("execution.job no longer has the guard {GUARD}"));
+    let actor = Actor::engine();
+    let error = WorkError { code: "oops".into(), message: "it broke".into(), retryable: true, retry_after: None };
+    Case::new("the guard alone, ours", move || {
+        let Some(when) = &record.lifecycle.rows(EventKind::Fail)[at].when else { return };
+        let env = Env {
+            world: &Nothing,
+            record: &record,
+            now: Time::from_secs(0),
+            actor: &actor,
+            input: &[],
+            result: &[],
+            error: Some(&error),
+            answers: &[],
+        };
+        let _ = black_box(eval(black_box(&when.expr), &env));
+    })
+}
+
+fn guard_in_cel() -> Case {
+    let program = program();
+    let mut context = Context::default();
+    variables(&mut context);
+    Case::new("the guard in cel, prepared", move || {
+        let _ = black_box(black_box(&program).execute(&context));
+    })
+}
+
+/// As an engine would have to use it: each record's fields converted for each evaluation.
+fn guard_in_cel_converted() -> Case {
+    let program = program();
+    let base = Context::default();
+    Case::new("the guard in cel, variables converted", move || {
+        let mut context = base.new_inner_scope();
+        variables(&mut context);
+        let _ = black_box(black_box(&program).execute(&context));
+    })
+}
+
+fn program() -> Program {
+    Program::compile(GUARD).unwrap_or_else(|error| panic!("cel no longer reads {GUARD}: {error}"))
+}
+
+fn variables(context: &mut Context) {
+    let record = HashMap::from([("failures", CelValue::from(0_i64)), ("budget", CelValue::from(3_i64))]);
+    let error = HashMap::from([
+        ("code", CelValue::from("oops")),
+        ("message", CelValue::from("it broke")),
+        ("retryable", CelValue::from(true)),
+    ]);
+    context.add_variable_from_value("record", CelValue::from(record));
+    context.add_variable_from_value("error", CelValue::from(error));
+}
+
+/// Find a record by id, copy it, change two fields and put it back: the least that changing a record can cost with the
+/// same types, without rules, log or answer.
+fn bare_update() -> Case {
+    let record = plain_job();
+    let id = record.id;
+    let mut world: HashMap<RecordId, Arc<Record>> = HashMap::new();
+    world.insert(id, record);
+    Case::new("bare copy and put of a record", move || {
+        let Some(found) = world.get(black_box(&id)) else { return };
+        let mut changed = (**found).clone();
+        changed.version += 1;
+        changed.attempt += 1;
+        world.insert(id, Arc::new(changed));
+    })
+}
+
+fn plain_job() -> Arc<Record> {
+    let create = onceward_core::decide::Create {
+        lifecycle: "execution.job".into(),
+        id: None,
+        owner: None,
+        fields: Map::new(),
+        payload: None,
+    };
+    let actor = Actor::new("ann", &["producer"]);
+    let operation = Operation { seed: 1, actor, call: Call::Create(create), answers: Vec::new() };
+    match decide(&job::definitions(), &Snapshot::world(), &operation, Time::from_secs(1_800_000_000)) {
+        Decision::Changes(changes) => Arc::clone(&changes.records[0].after),
+        other => panic!("a plain job should not meet {other:?}"),
+    }
+}

@@ -1,0 +1,77 @@
+//! The kept corpus of the fuzzers, and small changes of it, replayed in a process of its own: a crash, a stack overflow, a
+//! hang or a great hunger fails the test and names the input. `cargo xtask fuzz` looks for new ones.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use onceward_testkit::fuzz::Target;
+
+/// No single input may take this long, even unoptimised on a busy machine. Generous: this is no measure of speed.
+const HANGS_AFTER: Duration = Duration::from_secs(30);
+
+/// All the address space the process may have, in kilobytes.
+const MEMORY_KB: u64 = 1024 * 1024;
+
+fn replay(target: Target, mutations: u32) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name());
+    let program = env!("CARGO_BIN_EXE_fuzz_replay");
+    let mut child = Command::new("sh")
+        .arg("-c")
+        .arg(format!("ulimit -v {MEMORY_KB} 2>/dev/null; exec \"$@\""))
+        .args(["sh", program, target.name()])
+        .arg(&corpus)
+        .args(["--mutations", &mutations.to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let (lines, stdout) = (mpsc::channel(), child.stdout.take().expect("piped"));
+    let (sender, receiver) = lines;
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    // Read as it comes: a full pipe would stop the child.
+    let mut stderr = child.stderr.take().expect("piped");
+    let complaint = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stderr.read_to_string(&mut text);
+        text
+    });
+    let (mut last, mut inputs) = (String::from("nothing yet"), 0);
+    loop {
+        match receiver.recv_timeout(HANGS_AFTER) {
+            Ok(line) => (last, inputs) = (line, inputs + 1),
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let _ = child.kill();
+                panic!("hangs: fuzz_replay {last}");
+            }
+        }
+    }
+    let status = child.wait().expect("a child of ours");
+    let complaint = complaint.join().unwrap_or_default();
+    assert!(status.success(), "{status} at: fuzz_replay {last}\n{complaint}");
+    assert!(inputs > 10, "the corpus of {} is gone", target.name());
+}
+
+#[test]
+fn lifecycle_files() {
+    replay(Target::LifecycleFile, 5);
+}
+
+#[test]
+fn expressions() {
+    replay(Target::Expression, 20);
+}
+
+#[test]
+fn operations() {
+    replay(Target::Decide, 5);
+}

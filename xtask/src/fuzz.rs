@@ -1,0 +1,81 @@
+//! `cargo xtask fuzz`: libFuzzer on what strangers may give us. The gate replays the kept corpus with small changes
+//! (`crates/testkit/tests/fuzz_corpus.rs`), which needs neither; `--short` is that.
+
+use anyhow::{Context, Result, bail};
+
+use crate::{shell, tree};
+
+/// Pinned, so that a finding can be repeated with the same tool.
+const VERSION: &str = "0.13.2";
+
+const TARGETS: [&str; 3] = ["lifecycle_file", "expression", "decide"];
+
+/// A lifecycle file may have 256 KB; longer inputs only prove that the bound is looked at.
+const LONGEST: &str = "-max_len=300000";
+const MEMORY: &str = "-rss_limit_mb=1024";
+/// Seconds for one input. Generous: a shared machine is slow at times.
+const HANGS_AFTER: &str = "-timeout=20";
+
+pub(crate) struct Options {
+    seconds: u32,
+    short: bool,
+    only: Option<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
+        let mut options = Self { seconds: 300, short: false, only: None };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--short" => options.short = true,
+                "--seconds" => {
+                    let number = words.next().context("--seconds wants a number")?;
+                    options.seconds = number.parse().with_context(|| format!("{number} is no number of seconds"))?;
+                }
+                target if TARGETS.contains(&target) => options.only = Some(target.to_owned()),
+                other => bail!("{other} is neither an option nor one of {}", TARGETS.join(", ")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.short {
+        return shell::run(shell::command("cargo").current_dir(tree::root()).args([
+            "test",
+            "--package",
+            "onceward-testkit",
+            "--test",
+            "fuzz_corpus",
+        ]));
+    }
+    if !shell::is_there(shell::command("cargo").args(["fuzz", "--version"])) {
+        println!("cargo-fuzz is missing: installing it (a few minutes, once)");
+        shell::run(shell::command("cargo").args(["install", "cargo-fuzz", "--locked", "--version", VERSION]))?;
+    }
+    for target in TARGETS.iter().filter(|target| options.only.as_deref().is_none_or(|only| only == **target)) {
+        println!("── {target}, {} s", options.seconds);
+        // New inputs go to a working folder first: the kept corpus is added to by hand, minimised (fuzz/README.md).
+        let found = tree::root().join("fuzz/found").join(target);
+        std::fs::create_dir_all(&found)?;
+        let mut command = fuzz("run", target);
+        command.arg(&found).arg(tree::root().join("fuzz/corpus").join(target));
+        command.args(["--", LONGEST, MEMORY, HANGS_AFTER, "-print_final_stats=1"]);
+        command.arg(format!("-max_total_time={}", options.seconds));
+        shell::run(&mut command).with_context(|| format!("{target} found something: see fuzz/artifacts/{target}"))?;
+    }
+    Ok(())
+}
+
+fn fuzz(verb: &str, target: &str) -> std::process::Command {
+    let mut command = shell::command("cargo");
+    command
+        .current_dir(tree::root().join("fuzz"))
+        // Coverage counters are a nightly flag; the stable compiler takes it with this.
+        .env("RUSTC_BOOTSTRAP", "1")
+        // No code of ours is unsafe: the address sanitizer would only make it slower.
+        .args(["fuzz", verb, "--fuzz-dir", ".", "--sanitizer", "none", target]);
+    command
+}
