@@ -27,7 +27,8 @@ pub(super) enum Task {
     /// Offer an event to a record; not taken is fine.
     Offer { record: RecordId, event: Arc<str>, input: Arc<[(Arc<str>, Value)]> },
     /// The record was brought into a state by the row that stands at this place among those it has taken.
-    Entered { record: RecordId, row: usize },
+    /// `chain` counts the enter rows that led there one after another.
+    Entered { record: RecordId, row: usize, chain: usize },
 }
 
 /// One attempt at an operation.
@@ -35,13 +36,15 @@ pub(super) struct Run<'a> {
     pub(super) draft: Draft<'a>,
     tasks: Vec<Task>,
     depth: usize,
-    /// Events offered and states entered so far, against `bounds::RECORDS_PER_OPERATION`.
+    /// Events offered so far, against `bounds::RECORDS_PER_OPERATION`.
     offered: usize,
+    /// Enter rows in a row, so far.
+    chain: usize,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(draft: Draft<'a>) -> Self {
-        Self { draft, tasks: Vec::new(), depth: 0, offered: 0 }
+        Self { draft, tasks: Vec::new(), depth: 0, offered: 0, chain: 0 }
     }
 
     pub(super) fn open_tasks(&self) -> usize {
@@ -143,8 +146,7 @@ impl<'a> Run<'a> {
             }
         }
         if entered {
-            self.offered += 1;
-            self.tasks.push(Task::Entered { record: id, row: taken });
+            self.tasks.push(Task::Entered { record: id, row: taken, chain: self.chain });
         }
         for cause in plan.cascade.into_iter().rev() {
             self.offered += cause.targets.len();
@@ -255,7 +257,17 @@ impl<'a> Run<'a> {
             }
             match task {
                 Task::Offer { record, event, input } => self.offer(record, &event, &input)?,
-                Task::Entered { record, row } => self.entered(record, row)?,
+                Task::Entered { record, row, chain } => {
+                    // The checker allows no circle of enter rows; should one come here unchecked, it ends.
+                    if chain > bounds::STATES {
+                        let record = self.draft.expect(record)?;
+                        let reason = "its enter rows go round in a circle";
+                        return Err(Halt::Refuse(refusal(&record, "enter", 409, "endless_enter", reason)));
+                    }
+                    self.chain = chain + 1;
+                    self.entered(record, row)?;
+                    self.chain = 0;
+                }
             }
         }
         Ok(())

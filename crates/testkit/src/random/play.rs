@@ -104,6 +104,9 @@ impl Play {
             let operation = calls::operation(self);
             let late = self.chance.yes(8).then(|| self.chance.between(1, 90_000_000));
             let now = late.map_or(self.now, |micros| Time::from_micros(self.now.micros() - micros));
+            if std::env::var_os("ONCEWARD_TRACE").is_some() {
+                eprintln!("{} {:?}", now, operation.call);
+            }
             let said = self.settle(operation, now, properties)?;
             self.tally.operations += 1;
             match said {

@@ -21,6 +21,14 @@ pub(super) fn tidy(chance: &mut Chance, plan: &Plan, rows: Vec<Row>) -> (Plan, V
         }
     }
     rows.retain(|row| row.event == "create" || !row.go.starts_with(" -> ") && !row.go.is_empty());
+    // Others send these two, so somebody must answer.
+    for event in ["told", "asked"] {
+        if let (false, Some(state)) = (rows.iter().any(|row| row.event == event), plan.states.first()) {
+            let mut row = Row::new(event, state.name.clone());
+            row.set("count", "record.count + 1".to_owned());
+            rows.push(row);
+        }
+    }
     (plan, rows)
 }
 
