@@ -151,7 +151,7 @@ impl Run<'_> {
         }
         let occasion = Occasion { caller: Caller::Key(token), given, ..engine_event(event) };
         match self.fire(id, occasion)? {
-            Ok(_) => self.follow_up(0),
+            Ok(()) => self.follow_up(0),
             Err(NotTaken::State) => {
                 no(409, "wrong_state", format!("`{event}` is not taken in {}", record.state_name()))
             }
