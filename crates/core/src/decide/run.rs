@@ -183,13 +183,15 @@ impl Run<'_> {
                 self.fail(id, Token(record.attempt), &report("lost", "the lease ran out"), "lost").map(drop)
             }
             Some(Due::Timers) => {
-                // The timers that are due are spent, whether or not a row takes them: one that is not taken would
-                // otherwise be due for ever.
+                // The timers that were due first are spent, whether or not a row takes them: one that is not taken
+                // would otherwise be due for ever. Later ones have their turn after it, so that the outcome does not
+                // hang on how late the engine comes.
+                let Some(first) = record.timers.iter().map(|timer| timer.due).min() else { return Ok(()) };
                 let mut spent = (*record).clone();
-                spent.timers.retain(|timer| timer.due > now);
+                spent.timers.retain(|timer| timer.due > first);
                 self.draft.put(spent)?;
                 let due: Vec<u16> =
-                    record.timers.iter().filter(|timer| timer.due <= now).map(|timer| timer.row).collect();
+                    record.timers.iter().filter(|timer| timer.due == first).map(|timer| timer.row).collect();
                 // Not taken is no refusal here: the timers were there to offer the event.
                 let _ = self.fire_timers(id, &due)?;
                 self.follow_up(0)
@@ -220,7 +222,9 @@ fn answer(draft: Draft, outcome: Outcome, now: Time) -> Decision {
     let mut records = Vec::with_capacity(entries.len());
     let mut executions = Vec::new();
     for entry in entries {
-        if entry.before.as_deref().is_some_and(|before| same(before, &entry.after)) {
+        // A row that moves money between named accounts changes something, and its record's log must tell of it.
+        let paid = moves.iter().any(|paid| paid.cause == entry.after.id);
+        if !paid && entry.before.as_deref().is_some_and(|before| same(before, &entry.after)) {
             continue;
         }
         let mut after = entry.after;

@@ -302,7 +302,9 @@ impl Run<'_> {
                 None if self.draft.snapshot.complete => None,
                 None => return Err(Halt::Missing(vec![Key::Queue(queue)])),
             };
-            if first.is_some_and(|first| first != record.id) {
+            if let Some(first) = first.filter(|first| *first != record.id) {
+                // Brought up to date first: a timer of its own may have ended it.
+                self.draft.find(first)?;
                 let reason = "an older job of the same key is not finished";
                 return Err(Halt::Refuse(refusal(record, "lease", 409, "not_first", reason)));
             }
