@@ -390,7 +390,7 @@ fn dangling() -> Halt {
 
 fn stop(halt: Halt) -> Stop {
     match halt {
-        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, |key| Stop::Missing(Box::new(key))),
+        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, Stop::Missing),
         Halt::Due(ids) => ids.into_iter().next().map_or_else(wrong, Stop::Due),
         Halt::Later(time) => Stop::Later(time),
         Halt::Fault(fault) => Stop::Fault(fault),
