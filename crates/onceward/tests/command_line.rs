@@ -157,7 +157,11 @@ fn shipped_lifecycles_are_drawn_from_anywhere() {
     };
     let mermaid = draw(&["draw", "image.job"]);
     assert_eq!(mermaid.status.code(), Some(0), "{}", err(&mermaid));
-    assert!(out(&mermaid).contains("stateDiagram-v2") && out(&mermaid).contains("dead_letter"), "{}", out(&mermaid));
+    assert!(
+        out(&mermaid).contains("stateDiagram-v2") && out(&mermaid).contains("waiting out the backoff"),
+        "{}",
+        out(&mermaid)
+    );
     let svg = out(&draw(&["draw", "image.job", "--svg"]));
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && svg.contains("dead_letter"), "{svg}");
 }
@@ -166,7 +170,7 @@ fn shipped_lifecycles_are_drawn_from_anywhere() {
 fn a_file_is_drawn_with_its_neighbours_and_among_many_a_name_is_wanted() {
     let done = onceward(&["draw", "systems/image/job.toml"]);
     assert_eq!(done.status.code(), Some(0), "{}", err(&done));
-    assert!(out(&done).contains("dead_letter"));
+    assert!(out(&done).contains("waiting out the backoff"));
     let done = onceward(&["draw", "systems/image"]);
     assert_eq!(done.status.code(), Some(2));
     assert!(err(&done).contains("3 lifecycles, say which one"), "{}", err(&done));

@@ -5,6 +5,7 @@
 
 pub mod fuzz;
 pub mod matrix;
+pub mod random;
 pub mod stage;
 pub mod systems;
 

@@ -26,8 +26,24 @@ pub fn stage(system: &str) -> Stage {
     Stage::new(load(system))
 }
 
+/// What the checker says of a shipped system though it is sound; a clean one leaves nothing to say.
+pub fn warnings(system: &str) -> String {
+    let files = Files { files: files(system).0 };
+    match onceward_core::load(&files) {
+        Ok(loaded) => render_all(&loaded.warnings, &files, false),
+        Err(diagnostics) => render_all(&diagnostics, &files, false),
+    }
+}
+
 /// A shipped system and files of the test's own beside it (name and text), which need not be sound.
 pub fn load_with(system: &str, more: &[(&str, &str)]) -> Definitions {
+    let (mut files, whole) = files(system);
+    files.extend(more.iter().map(|(name, text)| File { name: (*name).to_owned(), text: (*text).into() }));
+    compile(&Files { files }, whole && more.is_empty())
+}
+
+/// The lifecycle files of a system, and whether they are whole or something was taken away.
+fn files(system: &str) -> (Vec<File>, bool) {
     let folder = repository().join("systems").join(system);
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
@@ -37,19 +53,18 @@ pub fn load_with(system: &str, more: &[(&str, &str)]) -> Definitions {
         .collect();
     paths.sort();
     let mut files = Vec::new();
-    let mut prove = more.is_empty();
+    let mut whole = true;
     for path in paths {
         let file = path.file_name().and_then(|name| name.to_str()).expect("names in UTF-8");
         let name = format!("systems/{system}/{file}");
         let mut text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
         if let Some(line) = taken_away(&name) {
             text = without(&text, line);
-            prove = false;
+            whole = false;
         }
         files.push(File { name, text: text.into() });
     }
-    files.extend(more.iter().map(|(name, text)| File { name: (*name).to_owned(), text: (*text).into() }));
-    compile(&Files { files }, prove)
+    (files, whole)
 }
 
 /// Files of the test's own only.
@@ -105,7 +120,14 @@ pub fn without(text: &str, line: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::without;
+    use super::{warnings, without};
+
+    #[test]
+    fn the_shipped_systems_are_clean() {
+        for system in ["execution", "document", "image"] {
+            assert_eq!(warnings(system), "", "{system}");
+        }
+    }
 
     const FILE: &str =
         "a = 1\n[states]\nA = 1\nB = 2\n\n[work]\nlease = 3\nrule = 4\n[[on.x]]\ngo = [\n  5,\n]\n[[on.y]]\n";

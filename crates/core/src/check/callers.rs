@@ -17,16 +17,28 @@ pub(super) fn check(survey: &Survey, found: &mut Vec<Diagnostic>) {
                     _ => "is never leased",
                 };
                 found.push(
-                    Diagnostic::warning("dead-row", row.at, format!("this row never fires: `{}` {why}", survey.name(*state)))
-                        .help("take it away, or correct its `go` or the state"),
+                    Diagnostic::warning(
+                        "dead-row",
+                        row.at,
+                        format!("this row never fires: `{}` {why}", survey.name(*state)),
+                    )
+                    .help("take it away, or correct its `go` or the state"),
                 );
             }
             let worked_on = reached.iter().any(|state| survey.leased.contains(*state));
             if row.by.contains(&By::Worker) && !worked_on {
                 found.push(
-                    Diagnostic::warning("never-admitted", row.at, format!("no worker can do this: {} {} never leased", survey.names(reached.iter().copied()), if reached.len() == 1 { "is" } else { "are" }))
-                        .label("`worker` is whoever holds the lease")
-                        .help("name another caller in `by`, or let the row start from a leased state"),
+                    Diagnostic::warning(
+                        "never-admitted",
+                        row.at,
+                        format!(
+                            "no worker can do this: {} {} never leased",
+                            survey.names(reached.iter().copied()),
+                            if reached.len() == 1 { "is" } else { "are" }
+                        ),
+                    )
+                    .label("`worker` is whoever holds the lease")
+                    .help("name another caller in `by`, or let the row start from a leased state"),
                 );
             }
         }

@@ -45,6 +45,9 @@ fn answer(survey: &Survey, flow: &Flow, kind: EventKind, rows: &[&Row], state: S
     if sure.len() < rows.len() && sure.is_empty() {
         return Answer::Unknown("another record may not take what this row requires".to_owned());
     }
+    if survey.is_tired() {
+        return Answer::Unknown("its guards have more cases than can be tried".to_owned());
+    }
     let Some(facts) = flow.facts(kind, state) else { return Answer::Whole };
     let guards: Vec<Expr> =
         sure.iter().filter_map(|row| row.when.as_ref()).map(|when| folded(&when.expr, survey.lifecycle)).collect();
@@ -343,7 +346,8 @@ impl Test<'_> {
                     _ => None,
                 });
                 let marks = near.flat_map(|value| [value - 1, value, value + 1]).chain([*least, *most]);
-                let ints = marks.filter(|mark| least <= mark && mark <= most).filter_map(|mark| i64::try_from(mark).ok());
+                let ints =
+                    marks.filter(|mark| least <= mark && mark <= most).filter_map(|mark| i64::try_from(mark).ok());
                 values.extend(ints.map(Value::Int));
             }
             _ => {
@@ -356,9 +360,8 @@ impl Test<'_> {
 
     fn holds(&self, value: &Value) -> bool {
         match self.operator {
-            Binary::Equal => self.constants.contains(value),
+            Binary::Equal | Binary::In => self.constants.contains(value),
             Binary::NotEqual => !self.constants.contains(value),
-            Binary::In => self.constants.contains(value),
             operator => match (value, self.constants.first()) {
                 (Value::Int(value), Some(Value::Int(constant))) => match operator {
                     Binary::Less => value < constant,

@@ -8,11 +8,12 @@ use super::survey::{list, rows};
 use crate::diagnostic::Diagnostic;
 use crate::model::{By, Cause, Definitions, EventKind, Lifecycle, Row};
 
-pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
-    let sent: super::Sent = studies.values().flat_map(|studied| sent_by(studied.survey.lifecycle)).collect();
-    for studied in studies.values() {
+pub(super) fn check(all: &Studies, found: &mut Vec<Diagnostic>) {
+    let sent: super::Sent = all.values().flat_map(|studied| sent_by(studied.survey.lifecycle)).collect();
+    for studied in all.values() {
         let lifecycle = studied.survey.lifecycle;
-        for event in lifecycle.events.iter().filter(|event| matches!(event.kind, EventKind::Called | EventKind::Create)) {
+        for event in lifecycle.events.iter().filter(|event| matches!(event.kind, EventKind::Called | EventKind::Create))
+        {
             let only_records = event.rows.iter().all(|row| row.by == [By::Record]);
             if only_records
                 && !sent.contains(&(lifecycle.name.clone(), event.name.clone()))
@@ -25,11 +26,11 @@ pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
                 );
             }
         }
-        uncertain(studies, studied, found);
+        uncertain(all, studied, found);
         for (_, row) in rows(lifecycle) {
             let required = row.require.len();
             for (at, cause) in causes(row).enumerate() {
-                judge(studies, cause, at < required, found);
+                judge(all, cause, at < required, found);
             }
         }
     }
@@ -54,32 +55,40 @@ fn sent_by(lifecycle: &Lifecycle) -> Vec<(Arc<str>, Arc<str>)> {
     sent
 }
 
-fn judge(studies: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagnostic>) {
+fn judge(all: &Studies, cause: &Cause, required: bool, found: &mut Vec<Diagnostic>) {
     let names = targets(&cause.to.expr.typed.ty);
     let answering: Vec<(&Studied, Vec<&Row>)> = names
         .iter()
-        .filter_map(|name| studies.get(name))
-        .map(|studied| (studied, studied.survey.lifecycle.event(&cause.event).map_or(Vec::new(), |event| event.rows.iter().collect())))
+        .filter_map(|name| all.get(name))
+        .map(|studied| {
+            (
+                studied,
+                studied.survey.lifecycle.event(&cause.event).map_or(Vec::new(), |event| event.rows.iter().collect()),
+            )
+        })
         .collect();
     let takes = |row: &Row| may_be_caused(row) && names_fit(row, cause);
     if !answering.is_empty() && !answering.iter().any(|(_, rows)| rows.iter().any(|row| takes(row))) {
         let how = if required { "required" } else { "offered" };
         let who = list(names.iter().map(|name| format!("`{name}`")));
         found.push(
-            Diagnostic::error("never-taken", cause.at, format!("`{}` is {how}, and no row of {who} can take it from here", cause.event))
-                .label("no row admits another record")
-                .help("let a row of it have `by = \"record\"`"),
+            Diagnostic::error(
+                "never-taken",
+                cause.at,
+                format!("`{}` is {how}, and no row of {who} can take it from here", cause.event),
+            )
+            .label("no row admits another record")
+            .help("let a row of it have `by = \"record\"`"),
         );
-        return;
     }
 }
 
 /// Rows that take an offered event only under a guard. A state without such a row plainly passes it by; a guard is what
 /// makes it uncertain.
-fn uncertain(studies: &Studies, studied: &Studied, found: &mut Vec<Diagnostic>) {
+fn uncertain(all: &Studies, studied: &Studied, found: &mut Vec<Diagnostic>) {
     let lifecycle = studied.survey.lifecycle;
     for event in lifecycle.events.iter().filter(|event| event.kind == EventKind::Called) {
-        let senders = senders(studies, lifecycle, &event.name);
+        let senders = senders(all, lifecycle, &event.name);
         if senders.is_empty() {
             continue;
         }
@@ -107,9 +116,8 @@ fn uncertain(studies: &Studies, studied: &Studied, found: &mut Vec<Diagnostic>) 
     }
 }
 
-fn senders<'a>(studies: &'a Studies, lifecycle: &Lifecycle, event: &str) -> Vec<&'a Cause> {
-    studies
-        .values()
+fn senders<'a>(all: &'a Studies, lifecycle: &Lifecycle, event: &str) -> Vec<&'a Cause> {
+    all.values()
         .flat_map(|studied| rows(studied.survey.lifecycle))
         .flat_map(|(_, row)| &row.cascade)
         .filter(|cause| *cause.event == *event && targets(&cause.to.expr.typed.ty).contains(&lifecycle.name))
@@ -119,6 +127,7 @@ fn senders<'a>(studies: &'a Studies, lifecycle: &Lifecycle, event: &str) -> Vec<
 fn names_fit(row: &Row, cause: &Cause) -> bool {
     cause.input.iter().all(|(name, _)| row.inputs.iter().any(|input| input.field.name == *name))
         && row.inputs.iter().all(|input| {
-            !super::faults::is_required(input, row, false) || cause.input.iter().any(|(name, _)| *name == input.field.name)
+            !super::faults::is_required(input, row, false)
+                || cause.input.iter().any(|(name, _)| *name == input.field.name)
         })
 }

@@ -22,7 +22,14 @@ enum Colour {
 }
 
 /// Depth first; at most 64 deep, as there are no more states.
-fn visit(survey: &Survey, rows: &[Row], state: StateIx, colour: &mut [Colour], path: &mut Vec<StateIx>, found: &mut Vec<Diagnostic>) {
+fn visit(
+    survey: &Survey,
+    rows: &[Row],
+    state: StateIx,
+    colour: &mut [Colour],
+    path: &mut Vec<StateIx>,
+    found: &mut Vec<Diagnostic>,
+) {
     if colour[usize::from(state)] != Colour::New {
         return;
     }

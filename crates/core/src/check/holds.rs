@@ -85,26 +85,35 @@ fn is_zero(amount: &Amount) -> bool {
     matches!(amount, Amount::Formula(formula) if matches!(formula.expr.kind, Kind::Const(Value::Int(0))))
 }
 
-fn left_behind(survey: &Survey, row: &Row, event: &str, from: Option<StateIx>, to: StateIx, filled: &[Option<Way>]) -> Diagnostic {
+fn left_behind(
+    survey: &Survey,
+    row: &Row,
+    event: &str,
+    from: Option<StateIx>,
+    to: StateIx,
+    filled: &[Option<Way>],
+) -> Diagnostic {
     let mut path = format!("({event}) `{}`", survey.name(to));
     let mut state = from;
-    // Each step goes to a state that was filled earlier, so the way back ends.
+    // Each step goes to a state that was filled earlier, so the way back ends; where the hold was empty it began.
     while let Some(at) = state {
         path = format!("`{}` → {path}", survey.name(at));
-        let Some(way) = filled[usize::from(at)] else { break };
-        if way.from == Some(at) {
-            break;
-        }
-        path = format!("({}) {path}", way.event);
-        if way.from.is_some() {
-            path = format!("→ {path}");
-        }
-        state = way.from;
+        state = match filled[usize::from(at)] {
+            Some(way) if way.from != Some(at) => {
+                path = format!("({}) {path}", way.event);
+                if way.from.is_some() {
+                    path = format!("→ {path}");
+                }
+                way.from
+            }
+            _ => None,
+        };
     }
+    let path = path.replace("→ →", "→");
     let to_name = survey.name(to);
     let message = format!("a record may come to its end in `{to_name}` with money in its hold");
     Diagnostic::error("filled-hold", row.at, message)
-        .label(format!("the hold may be filled: {}", path.trim_start_matches("→ ")))
+        .label(format!("the hold may be filled: {path}"))
         .also(survey.lifecycle.states[usize::from(to)].at, "final")
         .help("empty it in this row for certain: `move = [{ from = \"hold\", to = \"…\", amount = \"rest\" }]`")
 }

@@ -47,10 +47,14 @@ fn surely(survey: &Survey, flow: &Flow, kind: EventKind, state: StateIx, why: &s
     let message = format!("`{name}` is not sure to answer `{event}`");
     let error = match Cover::of(survey, flow, kind, &rows, state).answer {
         Answer::Whole => return,
-        Answer::Gap(case) => Diagnostic::error("unanswered-work", last.at, message).label(format!("no row holds where {case}")),
+        Answer::Gap(case) => {
+            Diagnostic::error("unanswered-work", last.at, message).label(format!("no row holds where {case}"))
+        }
         Answer::Unknown(why) => Diagnostic::error("unanswered-work", last.at, message).label(why),
     };
-    found.push(error.also(at, why).help(format!("add a last `[[on.{event}]]` row from `{name}` without `when` and `require`")));
+    found.push(
+        error.also(at, why).help(format!("add a last `[[on.{event}]]` row from `{name}` without `when` and `require`")),
+    );
 }
 
 /// A failed attempt that stays must stay where the next worker can take it.
@@ -62,9 +66,13 @@ fn failures_that_stay(survey: &Survey, flow: &Flow, state: StateIx, found: &mut 
     for row in survey.lifecycle.rows(EventKind::Fail) {
         if row.from.contains(state) && row.to.is_none() {
             found.push(
-                Diagnostic::error("orphan-state", row.at, format!("this row leaves a record in `{}` with no worker on it", survey.name(state)))
-                    .label("stays, and the lease has ended")
-                    .help("go to a ready, final or timed state"),
+                Diagnostic::error(
+                    "orphan-state",
+                    row.at,
+                    format!("this row leaves a record in `{}` with no worker on it", survey.name(state)),
+                )
+                .label("stays, and the lease has ended")
+                .help("go to a ready, final or timed state"),
             );
         }
     }
@@ -74,9 +82,13 @@ fn finishes_that_stay(survey: &Survey, state: StateIx, found: &mut Vec<Diagnosti
     for row in survey.lifecycle.rows(EventKind::Finish) {
         if row.from.contains(state) && row.to.is_none_or(|to| to == state) {
             found.push(
-                Diagnostic::error("finish-stays", row.at, format!("after its commit a record would stay in `{}`", survey.name(state)))
-                    .label("does not leave the state")
-                    .help("let the `finish` row go to another state"),
+                Diagnostic::error(
+                    "finish-stays",
+                    row.at,
+                    format!("after its commit a record would stay in `{}`", survey.name(state)),
+                )
+                .label("does not leave the state")
+                .help("let the `finish` row go to another state"),
             );
         }
     }

@@ -15,9 +15,13 @@ pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
                     let here = lifecycle.outside.iter().any(|outside| **outside == *name);
                     if let (false, Some(other)) = (here, outside_in(studies, lifecycle, name)) {
                         found.push(
-                            Diagnostic::warning("outside-elsewhere", step.at, format!("`{name}` may go below zero, as `{}` says", other.name))
-                                .label("not to be seen from this file")
-                                .help(format!("add `outside = [\"{name}\"]` here too")),
+                            Diagnostic::warning(
+                                "outside-elsewhere",
+                                step.at,
+                                format!("`{name}` may go below zero, as `{}` says", other.name),
+                            )
+                            .label("not to be seen from this file")
+                            .help(format!("add `outside = [\"{name}\"]` here too")),
                         );
                     }
                 }
@@ -38,7 +42,8 @@ fn literal(account: &AccountRef) -> Option<&str> {
 
 fn outside_in<'a>(studies: &'a Studies, lifecycle: &Lifecycle, account: &str) -> Option<&'a Lifecycle> {
     lifecycle.asset.as_ref()?;
-    studies.values().map(|studied| studied.survey.lifecycle).find(|other| {
-        other.asset == lifecycle.asset && other.outside.iter().any(|name| **name == *account)
-    })
+    studies
+        .values()
+        .map(|studied| studied.survey.lifecycle)
+        .find(|other| other.asset == lifecycle.asset && other.outside.iter().any(|name| **name == *account))
 }

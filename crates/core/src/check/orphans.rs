@@ -37,8 +37,9 @@ pub(super) fn is_timed(survey: &Survey, flow: &Flow, state: StateIx) -> bool {
         survey.lifecycle.rows(EventKind::Time).iter().filter(|row| row.from.contains(state)).collect();
     // Every row that may be taken must leave, or the record would stay with its timers spent.
     timed.iter().all(|row| row.to.is_some_and(|to| to != state))
-        && timed.iter().any(|row| {
-            is_sure(survey, flow, row, state) && {
+        && timed.iter().enumerate().any(|(at, row)| {
+            // Rows of one time are asked together, with the first of them.
+            !timed[..at].iter().any(|earlier| same_time(earlier, row)) && is_sure(survey, flow, row, state) && {
                 let same: Vec<&Row> = timed.iter().copied().filter(|other| same_time(row, other)).collect();
                 Cover::of(survey, flow, EventKind::Time, &same, state).is_whole()
             }
@@ -52,9 +53,7 @@ fn same_time(row: &Row, other: &Row) -> bool {
 /// The row's time cannot be null in this state.
 fn is_sure(survey: &Survey, flow: &Flow, row: &Row, state: StateIx) -> bool {
     match &row.timing {
-        Some(Timing::After(after)) => {
-            standing(survey, flow, &after.expr, state).1.is_none_or(|known| !known.null)
-        }
+        Some(Timing::After(after)) => standing(survey, flow, &after.expr, state).1.is_none_or(|known| !known.null),
         Some(Timing::At(slot)) => [&flow.entry, &flow.rest]
             .into_iter()
             .filter_map(|table| table[usize::from(state)].as_ref())
@@ -131,12 +130,16 @@ fn strays(survey: &Survey, state: StateIx) -> Vec<Diagnostic> {
     rows(survey.lifecycle)
         .filter(|(event, row)| brings(event, row))
         .map(|(_, row)| {
-            Diagnostic::error("orphan-state", row.at, format!("this row leaves a record in `{name}` with no worker on it"))
-                .label("comes here without a lease")
-                .also(survey.lifecycle.states[usize::from(state)].at, "moves on only when its lease ends")
-                .help(format!(
-                    "go to a ready state instead, or let `{name}` have an `[[on.time]]` row, or mark it `rest = true`"
-                ))
+            Diagnostic::error(
+                "orphan-state",
+                row.at,
+                format!("this row leaves a record in `{name}` with no worker on it"),
+            )
+            .label("comes here without a lease")
+            .also(survey.lifecycle.states[usize::from(state)].at, "moves on only when its lease ends")
+            .help(format!(
+                "go to a ready state instead, or let `{name}` have an `[[on.time]]` row, or mark it `rest = true`"
+            ))
         })
         .collect()
 }

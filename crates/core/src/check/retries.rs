@@ -10,7 +10,8 @@ use crate::model::{Event, EventKind, Row, Slot, StateIx, StateSet};
 pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
     let Some(event) = survey.lifecycle.events.iter().find(|event| event.kind == EventKind::Fail) else { return };
     for (at, row) in event.rows.iter().enumerate() {
-        let back: Vec<StateIx> = survey.fires_in(event, row).into_iter().filter(|from| comes_back(survey, row, *from)).collect();
+        let back: Vec<StateIx> =
+            survey.fires_in(event, row).into_iter().filter(|from| comes_back(survey, row, *from)).collect();
         if back.is_empty() || ends(survey, flow, row, &back) || is_yield(survey, flow, event, at, &back) {
             continue;
         }
@@ -28,7 +29,8 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
 /// The row leads to where it can be leased into the same state again.
 fn comes_back(survey: &Survey, row: &Row, from: StateIx) -> bool {
     let to = row.to.unwrap_or(from);
-    to == from && survey.ready.contains(from) || survey.spread(StateSet::default().with(to))[usize::from(from)].is_some()
+    to == from && survey.ready.contains(from)
+        || survey.spread(StateSet::default().with(to))[usize::from(from)].is_some()
 }
 
 /// Some field grows each time the row is taken, never shrinks, and cannot grow for ever.
@@ -43,7 +45,10 @@ fn ends(survey: &Survey, flow: &Flow, row: &Row, back: &[StateIx]) -> bool {
 fn never_shrinks(survey: &Survey, slot: Slot) -> bool {
     rows(survey.lifecycle).filter(|(event, _)| event.kind != EventKind::Create).all(|(_, row)| {
         row.inputs.iter().all(|input| input.take != Some(slot))
-            && row.set.iter().all(|(set, formula)| *set != slot || growth(&formula.expr, slot).is_some_and(|by| by >= 0))
+            && row
+                .set
+                .iter()
+                .all(|(set, formula)| *set != slot || growth(&formula.expr, slot).is_some_and(|by| by >= 0))
     })
 }
 

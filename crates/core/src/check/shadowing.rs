@@ -1,7 +1,7 @@
 //! Rows that never have their turn, because earlier ones always hold.
 
 use super::cases::{Cases, folded};
-use super::faults::{Env, Flow, Judge, decides_before, judge_of, start, taken};
+use super::faults::{Env, Flow, Judge, decides_before, judge_of, passed_over, start};
 use super::survey::Survey;
 use crate::diagnostic::Diagnostic;
 use crate::expr::Expr;
@@ -23,10 +23,13 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
                 found.push(never(survey, event, at, froms[0]));
             } else if turns.iter().all(|turn| *turn != Turn::Has) && turns.contains(&Turn::Unknown) {
                 let earlier = deciding(event, at, froms[0]).next();
-                let mut warning =
-                    Diagnostic::warning("unproven-turn", row.at, "unknown whether this row ever has its turn")
-                        .label("its guard and earlier ones compare the same values with each other")
-                        .help("compare with constants, or test the opposite of the earlier guard, so that it can be decided");
+                let mut warning = Diagnostic::warning(
+                    "unproven-turn",
+                    row.at,
+                    "unknown whether this row ever has its turn",
+                )
+                .label("its guard and earlier ones compare the same values with each other")
+                .help("compare with constants, or test the opposite of the earlier guard, so that it can be decided");
                 if let Some(earlier) = earlier {
                     warning = warning.also(earlier.at, "may hold wherever this row does");
                 }
@@ -52,7 +55,7 @@ fn deciding(event: &Event, at: usize, from: Option<StateIx>) -> impl Iterator<It
 
 fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<StateIx>) -> Turn {
     let row = &event.rows[at];
-    if deciding(event, at, from).next().is_none() {
+    if survey.is_tired() || deciding(event, at, from).next().is_none() {
         return Turn::Has;
     }
     let mut judge: Judge = judge_of(survey, event, row, None);
@@ -65,7 +68,7 @@ fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<Sta
     if alone.is_none() {
         return Turn::Has;
     }
-    let left = taken_by_guard(&mut judge, event, at, from, env.clone(), survey.is_tired());
+    let left = is_left(&mut judge, event, at, from, &env);
     survey.spend(judge.steps);
     if !left {
         return Turn::Never;
@@ -79,7 +82,8 @@ fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<Sta
         return Turn::Has;
     }
     let Some(cases) = Cases::of(survey, &guards, &env) else { return Turn::Has };
-    let case = cases.find(|case| own.as_ref().is_none_or(|own| case.holds(own)) && !earlier.iter().any(|guard| case.holds(guard)));
+    let case = cases
+        .find(|case| own.as_ref().is_none_or(|own| case.holds(own)) && !earlier.iter().any(|guard| case.holds(guard)));
     match case {
         None => Turn::Never,
         Some(_) if own.is_some() && cases.is_tangled() => Turn::Unknown,
@@ -88,13 +92,16 @@ fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<Sta
 }
 
 /// Whether anything is left for the row once earlier ones have had theirs; refusals of its own do not count.
-fn taken_by_guard(judge: &mut Judge, event: &Event, at: usize, from: Option<StateIx>, env: Env, tired: bool) -> bool {
-    let mut bare = event.clone();
-    bare.rows.truncate(at + 1);
-    if let Some(row) = bare.rows.last_mut() {
-        row.refuse.clear();
+fn is_left(judge: &mut Judge, event: &Event, at: usize, from: Option<StateIx>, env: &Env) -> bool {
+    let mut left = Some(env.clone());
+    for earlier in deciding(event, at, from) {
+        left = left.and_then(|env| passed_over(judge, earlier, env));
     }
-    taken(judge, &bare, at, from, env, tired).is_some()
+    match (&event.rows[at].when, left) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(when), Some(env)) => judge.split(&when.expr, &env).0.is_some(),
+    }
 }
 
 fn reads_input(expr: &Expr) -> bool {

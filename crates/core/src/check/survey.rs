@@ -20,15 +20,16 @@ pub(crate) struct Survey<'a> {
 }
 
 /// Past this, what earlier rows rule out is no longer taken into account.
-const TIRED: u64 = 4_000_000;
+const TIRED: u64 = 600_000;
 /// Past this, states are no longer told apart.
-const SPENT: u64 = 8_000_000;
+const SPENT: u64 = 1_200_000;
 
 impl<'a> Survey<'a> {
     pub(crate) fn new(definitions: &'a Definitions, lifecycle: &'a Lifecycle) -> Self {
         let ready = numbered(lifecycle).filter(|(_, state)| state.ready != Ready::No).map(|(at, _)| at).collect();
         let none = StateSet::default();
-        let mut survey = Self { definitions, lifecycle, reached: none, ready, leased: none, committed: none, spent: Cell::new(0) };
+        let mut survey =
+            Self { definitions, lifecycle, reached: none, ready, leased: none, committed: none, spent: Cell::new(0) };
         // Each round adds a state or ends, and there are at most 64.
         loop {
             let before = (survey.reached, survey.leased, survey.committed);

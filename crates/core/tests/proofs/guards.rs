@@ -5,7 +5,9 @@ use super::house::{sound, unsound, warned};
 const BEFORE: &str = "[[on.lease]]";
 
 fn rows(first: &str, second: &str) -> String {
-    format!("[[on.mark]]\ngo = \"NEW\"\nset = {{ price = \"1\" }}\n{first}\n\n[[on.mark]]\ngo = \"NEW\"\nset = {{ price = \"2\" }}\n{second}\n\n[[on.lease]]")
+    format!(
+        "[[on.mark]]\ngo = \"NEW\"\nset = {{ price = \"1\" }}\n{first}\n\n[[on.mark]]\ngo = \"NEW\"\nset = {{ price = \"2\" }}\n{second}\n\n[[on.lease]]"
+    )
 }
 
 #[track_caller]
@@ -34,7 +36,10 @@ fn enums_booleans_and_nulls_are_decided() {
     shadowed("when = \"record.kind == small\"", "when = \"record.kind == small && record.note == null\"");
     both("when = \"record.kind == small\"", "when = \"record.kind == large\"");
     shadowed("when = \"record.kind in [small, large]\"", "");
-    shadowed("when = \"record.note == null || record.kind == small\"", "when = \"record.note == null && record.kind == large\"");
+    shadowed(
+        "when = \"record.note == null || record.kind == small\"",
+        "when = \"record.note == null && record.kind == large\"",
+    );
     both("when = \"record.note != null\"", "when = \"record.kind == large\"");
     // Neither alone, but together.
     let three = format!(
@@ -58,9 +63,29 @@ fn numbers_against_constants_are_decided_too() {
 fn what_cannot_be_decided_is_said() {
     let fields = ("[fields]", "[fields]\nlow = { type = \"int\", min = 0, max = 100, default = 0 }");
     let given = ("take = [\"price\"", "take = [\"low\", \"price\"");
-    warned(&[fields, given, (BEFORE, &rows("when = \"record.price > record.low\"", "when = \"record.price > record.low + 1\""))], "unproven-turn");
+    warned(
+        &[
+            fields,
+            given,
+            (BEFORE, &rows("when = \"record.price > record.low\"", "when = \"record.price > record.low + 1\"")),
+        ],
+        "unproven-turn",
+    );
     sound(&[fields, given, (BEFORE, &rows("when = \"record.price > record.low\"", ""))]);
-    unsound(&[fields, given, (BEFORE, &rows("when = \"record.price > record.low\"", "when = \"record.price > record.low && record.kind == small\""))], "shadowed-row");
+    unsound(
+        &[
+            fields,
+            given,
+            (
+                BEFORE,
+                &rows(
+                    "when = \"record.price > record.low\"",
+                    "when = \"record.price > record.low && record.kind == small\"",
+                ),
+            ),
+        ],
+        "shadowed-row",
+    );
 }
 
 #[test]

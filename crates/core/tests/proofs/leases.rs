@@ -7,7 +7,10 @@ const LAST_FAIL: &str = "[[on.fail]]\ngo   = \"RUNNING -> FAILED\"";
 /// EXE-5: what is ready can be leased.
 #[test]
 fn a_ready_state_answers_lease() {
-    unsound(&[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nwhen = \"record.price > 1\"")], "unanswered-work");
+    unsound(
+        &[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nwhen = \"record.price > 1\"")],
+        "unanswered-work",
+    );
     sound(&[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nwhen = \"record.price >= 1\"")]);
 }
 
@@ -17,7 +20,10 @@ fn a_leased_state_answers_fail() {
     unsound(&[(LAST_FAIL, &format!("{LAST_FAIL}\nwhen = \"!error.retryable\""))], "unanswered-work");
     sound(&[(LAST_FAIL, &format!("{LAST_FAIL}\nwhen = \"!(error.retryable && record.tries < record.most)\""))]);
     sound(&[(LAST_FAIL, &format!("{LAST_FAIL}\nwhen = \"!error.retryable || record.tries == 3\""))]);
-    unsound(&[(LAST_FAIL, &format!("{LAST_FAIL}\nwhen = \"!error.retryable || record.tries == 2\""))], "unanswered-work");
+    unsound(
+        &[(LAST_FAIL, &format!("{LAST_FAIL}\nwhen = \"!error.retryable || record.tries == 2\""))],
+        "unanswered-work",
+    );
 }
 
 /// EXE-13: a commit always lands somewhere.
@@ -36,17 +42,20 @@ fn finish_leaves_after_a_commit_that_stays() {
     unsound(&[stays, ("DONE    = { final = true }\n", "")], "unanswered-work");
     let finish = ("[[on.time]]", "[[on.finish]]\ngo = \"RUNNING -> DONE\"\n\n[[on.time]]");
     sound(&[stays, finish]);
-    unsound(&[stays, ("[[on.time]]", "[[on.finish]]\ngo = \"RUNNING -> DONE\"\nwhen = \"record.tries > 1\"\n\n[[on.time]]")], "unanswered-work");
+    unsound(
+        &[
+            stays,
+            ("[[on.time]]", "[[on.finish]]\ngo = \"RUNNING -> DONE\"\nwhen = \"record.tries > 1\"\n\n[[on.time]]"),
+        ],
+        "unanswered-work",
+    );
 }
 
 /// EXE-12: nothing leads back to the workers once an effect has landed.
 #[test]
 fn no_way_back_after_a_commit() {
     unsound(
-        &[
-            ("go    = \"RUNNING -> DONE\"", "go    = \"RUNNING -> NEW\""),
-            ("DONE    = { final = true }\n", ""),
-        ],
+        &[("go    = \"RUNNING -> DONE\"", "go    = \"RUNNING -> NEW\""), ("DONE    = { final = true }\n", "")],
         "effect-twice",
     );
     unsound(
@@ -62,16 +71,31 @@ fn no_way_back_after_a_commit() {
 /// EXE-7: a failed attempt is not left lying.
 #[test]
 fn a_failure_that_stays_must_be_ready_again() {
-    unsound(&[(LAST_FAIL, "[[on.fail]]\ngo = \"RUNNING\"\nwhen = \"error.code == 'again'\"\n\n[[on.fail]]\ngo   = \"RUNNING -> FAILED\"")], "orphan-state");
+    unsound(
+        &[(
+            LAST_FAIL,
+            "[[on.fail]]\ngo = \"RUNNING\"\nwhen = \"error.code == 'again'\"\n\n[[on.fail]]\ngo   = \"RUNNING -> FAILED\"",
+        )],
+        "orphan-state",
+    );
     // Where the leased state is itself the ready one, staying is how a retry is said.
-    let text = job(&[]).replace("QUEUED  = { ready = true }\nRUNNING = {}", "RUNNING = { ready = true }").replace("QUEUED -> RUNNING", "RUNNING").replace("QUEUED", "RUNNING");
+    let text = job(&[])
+        .replace("QUEUED  = { ready = true }\nRUNNING = {}", "RUNNING = { ready = true }")
+        .replace("QUEUED -> RUNNING", "RUNNING")
+        .replace("QUEUED", "RUNNING");
     assert_eq!(found(&[&text, super::house::THING]), Vec::<&str>::new(), "{text}");
 }
 
 /// EXE-11, FM-4: retries that are counted up to a bound end; others may not.
 #[test]
 fn retries_end_where_they_are_counted() {
-    warned(&[("tries = \"record.tries + 1\", ", ""), ("when = \"error.retryable && record.tries < record.most\"", "when = \"error.retryable\"")], "unproven-retries");
+    warned(
+        &[
+            ("tries = \"record.tries + 1\", ", ""),
+            ("when = \"error.retryable && record.tries < record.most\"", "when = \"error.retryable\""),
+        ],
+        "unproven-retries",
+    );
     // Counted without a bound.
     warned(
         &[
@@ -83,14 +107,32 @@ fn retries_end_where_they_are_counted() {
     // The bound stands in an earlier row.
     sound(&[
         ("default = 0, min = 0, max = 3", "default = 0"),
-        ("[[on.fail]]\ngo   = \"RUNNING -> WAITING\"\nwhen = \"error.retryable && record.tries < record.most\"", "[[on.fail]]\ngo = \"RUNNING -> FAILED\"\nwhen = \"!error.retryable || record.tries + 1 >= record.price\"\nmove = [{ from = \"hold\", to = \"fee\", amount = \"rest\" }]\n\n[[on.fail]]\ngo   = \"RUNNING -> WAITING\""),
-        ("[[on.fail]]\ngo   = \"RUNNING -> FAILED\"\nset  = { note = \"error.message\" }\nmove = [{ from = \"hold\", to = \"user:{record.owner}\", amount = \"rest\" }]\n", ""),
+        (
+            "[[on.fail]]\ngo   = \"RUNNING -> WAITING\"\nwhen = \"error.retryable && record.tries < record.most\"",
+            "[[on.fail]]\ngo = \"RUNNING -> FAILED\"\nwhen = \"!error.retryable || record.tries + 1 >= record.price\"\nmove = [{ from = \"hold\", to = \"fee\", amount = \"rest\" }]\n\n[[on.fail]]\ngo   = \"RUNNING -> WAITING\"",
+        ),
+        (
+            "[[on.fail]]\ngo   = \"RUNNING -> FAILED\"\nset  = { note = \"error.message\" }\nmove = [{ from = \"hold\", to = \"user:{record.owner}\", amount = \"rest\" }]\n",
+            "",
+        ),
     ]);
     // Counted back down on the way.
-    warned(&[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nset = { tries = \"0\" }")], "unproven-retries");
+    warned(
+        &[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nset = { tries = \"0\" }")],
+        "unproven-retries",
+    );
     // A yield is no failure.
-    sound(&[("[[on.fail]]", "[[on.fail]]\ngo = \"RUNNING -> QUEUED\"\nwhen = \"error.code == 'yielded'\"\n\n[[on.fail]]")]);
-    warned(&[("[[on.fail]]", "[[on.fail]]\ngo = \"RUNNING -> QUEUED\"\nwhen = \"error.code in ['yielded', 'busy']\"\n\n[[on.fail]]")], "unproven-retries");
+    sound(&[(
+        "[[on.fail]]",
+        "[[on.fail]]\ngo = \"RUNNING -> QUEUED\"\nwhen = \"error.code == 'yielded'\"\n\n[[on.fail]]",
+    )]);
+    warned(
+        &[(
+            "[[on.fail]]",
+            "[[on.fail]]\ngo = \"RUNNING -> QUEUED\"\nwhen = \"error.code in ['yielded', 'busy']\"\n\n[[on.fail]]",
+        )],
+        "unproven-retries",
+    );
 }
 
 #[test]

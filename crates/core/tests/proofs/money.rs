@@ -17,7 +17,12 @@ fn every_end_empties_the_hold() {
 /// REL-18: the order of moves counts.
 #[test]
 fn moves_count_in_their_order() {
-    let pay = |moves: &str| ("[[on.lease]]".to_owned(), format!("[[on.cancel]]\ngo = \"QUEUED -> FAILED\"\nmove = [{moves}]\n\n[[on.lease]]"));
+    let pay = |moves: &str| {
+        (
+            "[[on.lease]]".to_owned(),
+            format!("[[on.cancel]]\ngo = \"QUEUED -> FAILED\"\nmove = [{moves}]\n\n[[on.lease]]"),
+        )
+    };
     let rest = "{ from = \"hold\", to = \"fee\", amount = \"rest\" }";
     let fill = "{ from = \"mint\", to = \"hold\", amount = \"1\" }";
     let (old, new) = pay(&format!("{fill}, {rest}"));
@@ -31,7 +36,8 @@ fn moves_count_in_their_order() {
 
 #[test]
 fn a_note_on_a_final_state_fills_nothing() {
-    let late = "[[on.late]]\ngo = \"FAILED\"\nmove = [{ from = \"mint\", to = \"hold\", amount = \"1\" }]\n\n[[on.lease]]";
+    let late =
+        "[[on.late]]\ngo = \"FAILED\"\nmove = [{ from = \"mint\", to = \"hold\", amount = \"1\" }]\n\n[[on.lease]]";
     unsound(&[("[[on.lease]]", late)], "filled-hold");
     let through = "[[on.late]]\ngo = \"FAILED\"\nmove = [{ from = \"mint\", to = \"hold\", amount = \"1\" }, { from = \"hold\", to = \"fee\", amount = \"rest\" }]\n\n[[on.lease]]";
     sound(&[("[[on.lease]]", through)]);

@@ -20,7 +20,12 @@ fn large_files_are_answered() {
     let all: Vec<String> = (0..states).map(|state| format!("S{state}")).collect();
     let all = all.join(" | ");
     for row in 0..250 {
-        let guard = format!("record.f{} + {row} < record.f{} && record.f{} != {row}", row % 100, (row + 1) % 100, (row + 2) % 100);
+        let guard = format!(
+            "record.f{} + {row} < record.f{} && record.f{} != {row}",
+            row % 100,
+            (row + 1) % 100,
+            (row + 2) % 100
+        );
         let _ = write!(
             text,
             "[[on.time]]\ngo = \"{all} -> S{}\"\nafter = \"1s\"\nwhen = \"{guard}\"\nset = {{ f{} = \"record.f{} + 1\" }}\n",

@@ -22,7 +22,10 @@ fn the_time_is_set_on_every_way_in() {
         "orphan-state",
     );
     // Cleared while there.
-    unsound(&[("[[on.time]]", "[[on.clear]]\ngo = \"WAITING\"\nset = { retryAt = \"null\" }\n\n[[on.time]]")], "orphan-state");
+    unsound(
+        &[("[[on.time]]", "[[on.clear]]\ngo = \"WAITING\"\nset = { retryAt = \"null\" }\n\n[[on.time]]")],
+        "orphan-state",
+    );
     // Given while there: null clears.
     unsound(&[("[[on.time]]", "[[on.give]]\ngo = \"WAITING\"\ntake = [\"retryAt\"]\n\n[[on.time]]")], "orphan-state");
     // Another way in that leaves it null.
@@ -45,12 +48,20 @@ fn the_time_is_set_on_every_way_in() {
 fn a_timed_row_is_sure_to_hold() {
     let guarded = "go = \"WAITING -> QUEUED\"\nat = \"retryAt\"\nwhen = \"record.kind == small\"";
     unsound(&[(TIMED, guarded)], "orphan-state");
-    let other = format!("{guarded}\n\n[[on.time]]\ngo = \"WAITING -> FAILED\"\nat = \"retryAt\"\nmove = [{{ from = \"hold\", to = \"fee\", amount = \"rest\" }}]");
+    let other = format!(
+        "{guarded}\n\n[[on.time]]\ngo = \"WAITING -> FAILED\"\nat = \"retryAt\"\nmove = [{{ from = \"hold\", to = \"fee\", amount = \"rest\" }}]"
+    );
     sound(&[(TIMED, &other)]);
     sound(&[(TIMED, &format!("{other}\nwhen = \"record.kind == large\""))]);
     unsound(&[(TIMED, &format!("{other}\nwhen = \"record.kind == large && record.price > 5\""))], "orphan-state");
     // A row that stays spends the timer.
-    unsound(&[(TIMED, &format!("go = \"WAITING\"\nat = \"retryAt\"\nwhen = \"record.kind == small\"\n\n[[on.time]]\n{TIMED}"))], "orphan-state");
+    unsound(
+        &[(
+            TIMED,
+            &format!("go = \"WAITING\"\nat = \"retryAt\"\nwhen = \"record.kind == small\"\n\n[[on.time]]\n{TIMED}"),
+        )],
+        "orphan-state",
+    );
 }
 
 #[test]
@@ -62,7 +73,13 @@ fn a_leased_state_is_entered_by_a_lease_alone() {
 fn an_enter_row_may_send_on_for_certain() {
     let through = "[[on.enter]]\ngo = \"WAITING -> QUEUED\"";
     sound(&[("[[on.time]]\ngo = \"WAITING -> QUEUED\"\nat = \"retryAt\"", through)]);
-    unsound(&[("[[on.time]]\ngo = \"WAITING -> QUEUED\"\nat = \"retryAt\"", &format!("{through}\nwhen = \"record.tries < 2\""))], "orphan-state");
+    unsound(
+        &[(
+            "[[on.time]]\ngo = \"WAITING -> QUEUED\"\nat = \"retryAt\"",
+            &format!("{through}\nwhen = \"record.tries < 2\""),
+        )],
+        "orphan-state",
+    );
 }
 
 #[test]

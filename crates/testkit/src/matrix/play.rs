@@ -125,8 +125,8 @@ impl Matrix {
     pub fn scene<C: Into<Cast>>(mut self, name: &str, build: impl FnOnce(&mut Stage) -> C) -> Self {
         let mut stage = self.stage.clone();
         let cast = build(&mut stage).into();
-        let state = name.split(':').next().unwrap_or(name);
-        assert_eq!(stage.state(cast.record), state, "the scene {name:?} does not lead there");
+        let promised = name.split(':').next().unwrap_or(name);
+        assert_eq!(stage.state(cast.record), promised, "the scene {name:?} does not lead there");
         self.scenes.push(Scene { name: name.to_owned(), stage, cast });
         self
     }

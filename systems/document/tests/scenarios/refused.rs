@@ -1,5 +1,6 @@
 //! DOC-8, DOC-14, DOC-15: what never happens.
 
+use onceward_core::value::RecordId;
 use onceward_testkit::{operator, user};
 use serde_json::json;
 
@@ -112,4 +113,16 @@ fn all_payloads_live_alike() {
         states
     });
     assert!(lives.iter().all(|life| *life == ["CREATED", "QUEUED", "RUNNING", "SUCCEEDED"]));
+}
+
+/// One answer for a job that is not there and for one that is somebody else's: neither says which it was.
+#[test]
+fn missing_and_foreign_look_alike() {
+    let mut stage = stage();
+    let id = created(&mut stage);
+    let nowhere = RecordId("01938d6e-7a2b-7c00-8000-000000000001".parse().expect("a UUID"));
+    let foreign = stage.fire(id, "cancel", &user("mallory")).not_found();
+    let missing = stage.fire(nowhere, "cancel", &user("mallory")).not_found();
+    assert_eq!(foreign, missing);
+    assert_eq!((foreign.record, foreign.state), (None, None));
 }

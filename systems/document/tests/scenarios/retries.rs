@@ -174,7 +174,7 @@ fn a_fourth_yield_ends_it() {
     assert_eq!(stage.state(lease.record), "FAILED");
 }
 
-/// DOC-17: TIMEOUT passes, PROCESSING_TIMEOUT does not.
+/// DOC-17: TIMEOUT passes, `PROCESSING_TIMEOUT` does not.
 #[test]
 fn the_two_timeouts_differ() {
     for (code, state) in [("TIMEOUT", "RETRYING"), ("PROCESSING_TIMEOUT", "FAILED")] {

@@ -63,8 +63,8 @@ fn the_budget_is_the_number_of_failures_it_may_have() {
             stage.pass("1h");
             let lease = stage.lease(id, "w1");
             stage.fail(&lease, "HICCUP").retryable(true).ok();
-            let state = if failure < budget { "PENDING" } else { "FAILED" };
-            assert_eq!(stage.state(id), state, "after failure {failure} of {budget}");
+            let then = if failure < budget { "PENDING" } else { "FAILED" };
+            assert_eq!(stage.state(id), then, "after failure {failure} of {budget}");
             assert_eq!(stage.field(id, "failures"), failure);
         }
     }
@@ -152,8 +152,8 @@ fn a_job_that_is_always_given_back_ends() {
     for turn in 1..=102 {
         let lease = stage.lease(id, "w1");
         stage.give_back(&lease).ok();
-        let state = if turn < 102 { "PENDING" } else { "FAILED" };
-        assert_eq!(stage.state(id), state, "after yield {turn}");
+        let then = if turn < 102 { "PENDING" } else { "FAILED" };
+        assert_eq!(stage.state(id), then, "after yield {turn}");
         stage.pass("1m");
     }
     assert_eq!(stage.field(id, "yields"), 100);

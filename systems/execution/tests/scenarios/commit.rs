@@ -151,10 +151,13 @@ fn a_duplicate_does_nothing() {
     let winner = stage.lease(id, "b");
     stage.commit_only(&winner, json!(null)).ok();
     let version = stage.record(id).version;
+    stage.try_lease(id, "c").already_committed(&winner);
     stage.start(&duplicate).outcome().refusal();
     stage.heartbeat(&duplicate).outcome().refusal();
     stage.commit(&duplicate, json!(null)).already_committed(&winner);
     stage.fail(&duplicate, "HICCUP").outcome().refusal();
     assert_eq!(stage.record(id).version, version);
     assert_eq!(stage.status(&duplicate), Aborted);
+    stage.finish(&winner).ok();
+    stage.try_lease(id, "c").already_committed(&winner);
 }

@@ -57,7 +57,7 @@ fn a_late_heartbeat_revives_nothing() {
     assert_eq!(stage.status(&lease), Aborted);
 }
 
-/// EXE-6: LEASED, IN_PROGRESS, COMMITTED, DONE: one after the other, and the job follows.
+/// EXE-6: LEASED, `IN_PROGRESS`, COMMITTED, DONE: one after the other, and the job follows.
 #[test]
 fn an_execution_goes_through_its_four_steps() {
     let mut stage = stage();
@@ -99,7 +99,7 @@ fn a_report_implies_the_start() {
     assert_eq!(execution.started_at, Some(stage.now()));
 }
 
-/// EXE-7: LEASED and IN_PROGRESS both end ABORTED: by the lease's end, by a failure, by a yield, by a worker known dead.
+/// EXE-7: LEASED and `IN_PROGRESS` both end ABORTED: by the lease's end, by a failure, by a yield, by a worker known dead.
 #[test]
 fn every_way_to_fail_aborts_the_execution() {
     type Way = fn(&mut onceward_testkit::Stage, &Lease);
@@ -269,7 +269,7 @@ fn a_worker_cannot_change_its_mind() {
     assert_eq!(stage.state(id), "SUCCEEDED");
 }
 
-/// EXE-8: the token is no secret (it is the attempt's number), so it serves nobody but a worker: not the job's owner, and
+/// EXE-8, INV-9: the token is no secret (it is the attempt's number), so it serves nobody but a worker: not the job's owner, and
 /// to a stranger the job is not even there.
 #[test]
 fn a_token_serves_only_workers() {
@@ -289,7 +289,7 @@ fn a_token_serves_only_workers() {
     assert_eq!(stage.status(&lease), Leased);
 }
 
-/// EXE-5: only a worker's key takes a lease.
+/// EXE-5, INV-9: only a worker's key takes a lease.
 #[test]
 fn only_workers_lease() {
     let mut stage = stage();

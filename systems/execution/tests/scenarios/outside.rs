@@ -17,7 +17,7 @@ busy = { about = "at work" }
 done = { about = "told", final = true }
 
 [fields]
-address = { type = "string", max = 200 }
+address = { type = "string", min = 1, max = 200 }
 
 [work]
 lease = "30s"

@@ -1,8 +1,10 @@
 //! EXE-1 to EXE-4: what a job and an execution are.
 
+use onceward_core::project::job_state;
 use onceward_core::record::ExecutionStatus::{Aborted, Done, Leased};
 use onceward_core::time::Duration;
-use onceward_testkit::{operator, user};
+use onceward_core::value::RecordId;
+use onceward_testkit::{Stage, operator, user};
 use serde_json::json;
 
 use super::{job, stage};
@@ -23,6 +25,19 @@ fn a_new_job_waits_with_nothing_tried() {
     assert_eq!(stage.field(one, "budget"), 5);
     assert_eq!(stage.field(one, "failures"), 0);
     assert_eq!(stage.field(one, "lastError"), json!(null));
+}
+
+/// EXE-1: an id may be the caller's own, of the kind that sorts by time, and only once.
+#[test]
+fn an_id_is_nobody_elses() {
+    let mut stage = stage();
+    let own = |text: &str| RecordId(text.parse().expect("a UUID"));
+    let id = own("01938d6e-7a2b-7c00-8000-000000000001");
+    assert_eq!(stage.create("execution.job", &user("alice")).id(id).ok(), id);
+    stage.create("execution.job", &user("alice")).id(id).refused(409, "id_taken");
+    stage.create("execution.job", &user("bob")).id(id).refused(409, "id_taken");
+    stage.create("execution.job", &user("alice")).id(own("6ba7b810-9dad-41d1-80b4-00c04fd430c8")).bad_input();
+    assert_eq!(stage.all("execution.job").len(), 1);
 }
 
 /// EXE-1: attempts grow by one with each lease and never shrink; the updated time follows, the created time stays.
@@ -101,6 +116,38 @@ fn every_attempt_stays_on_record() {
     assert_ne!(all[0].id, all[1].id);
     assert_eq!(all[0].aborted.as_ref().map(|abort| &*abort.code), Some("HICCUP"));
     assert_eq!(all[1].aborted, None);
+}
+
+/// EXE-3: at every step of a job's life its state is what its executions alone say it is.
+#[test]
+fn the_state_follows_from_the_executions() {
+    let mut stage = stage();
+    let id = stage.create("execution.job", &user("alice")).with("budget", 3).ok();
+    let agrees = |stage: &Stage, state: &str| {
+        assert_eq!(stage.state(id), state);
+        assert_eq!(job_state(3, &stage.executions(id)).name(), state);
+    };
+    agrees(&stage, "PENDING");
+    let lease = stage.lease(id, "w1");
+    agrees(&stage, "RUNNING");
+    stage.give_back(&lease).ok();
+    agrees(&stage, "PENDING");
+    stage.pass("1m");
+    let lease = stage.lease(id, "w1");
+    stage.fail(&lease, "HICCUP").retryable(true).ok();
+    agrees(&stage, "PENDING");
+    stage.pass("1m");
+    stage.lease(id, "w1");
+    stage.pass("1m");
+    agrees(&stage, "PENDING");
+    let lease = stage.lease(id, "w1");
+    let mut other = stage.clone();
+    stage.commit_only(&lease, json!(null)).ok();
+    agrees(&stage, "RUNNING");
+    stage.finish(&lease).ok();
+    agrees(&stage, "SUCCEEDED");
+    other.fail(&lease, "HICCUP").retryable(true).ok();
+    agrees(&other, "FAILED");
 }
 
 /// EXE-4: a second delivery is a normal thing: the next worker gets the job as the first did, and the number of attempts

@@ -82,12 +82,16 @@ fn the_sum_is_zero_at_every_moment() {
     stage.fail(&rejected, "policy").ok();
     assert_eq!(total(&stage), 0);
     stage.pass("1m");
+    let blocked = super::queued(&mut stage);
+    stage.fire(blocked, "block", &super::user_role("mo", "moderator")).ok();
+    assert_eq!((total(&stage), stage.hold(blocked)), (0, 0));
+    stage.pass("1m");
     dead(&mut stage);
     assert_eq!(total(&stage), 0);
     assert!(stage.all("image.job").iter().all(|job| job.is_final() && job.hold == 0));
     assert_eq!(
         ["shop", "revenue", "penalties", "user:alice"].map(|name| stage.balance("credit", name)),
-        [-100, 5, 5, 90]
+        [-100, 5, 10, 85]
     );
 }
 
@@ -103,7 +107,7 @@ fn retries_are_charged_once() {
     assert_eq!((credits(&stage, "alice"), stage.balance("credit", "revenue")), (95, 5));
 }
 
-/// IMG-13: dead_letter gives back what was reserved, whether at once or after the last retry.
+/// IMG-13: `dead_letter` gives back what was reserved, whether at once or after the last retry.
 #[test]
 fn a_dead_letter_is_refunded() {
     let mut stage = stage();

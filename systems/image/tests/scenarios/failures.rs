@@ -93,7 +93,7 @@ fn the_third_retry_may_succeed() {
     assert_eq!(stage.field(lease.record, "retryCount"), 3);
 }
 
-/// IMG-5, IMG-13: with no retries left it goes through `failed` to dead_letter in one operation, and the credits go back.
+/// IMG-5, IMG-13: with no retries left it goes through `failed` to `dead_letter` in one operation, and the credits go back.
 #[test]
 fn no_retries_left_is_dead_at_once() {
     let mut stage = stage();
@@ -150,7 +150,7 @@ fn transient_errors_are_retried() {
     }
 }
 
-/// IMG-12, IMG-5, IMG-13: these do not: dead_letter at once, counted as one failure, credits returned.
+/// IMG-12, IMG-5, IMG-13: these do not: `dead_letter` at once, counted as one failure, credits returned.
 #[test]
 fn permanent_errors_are_dead_at_once() {
     for code in ["400", "401", "403"] {

@@ -102,11 +102,14 @@ fn what_differs_is_another_order() {
     assert!(id != later && id != bobs && bobs != later);
 }
 
-/// IMG-9: whatever has become of the first, short of dead_letter, it holds the key: also waiting out its backoff,
+/// What becomes of a running job.
+type End = fn(&mut Stage, &onceward_testkit::Lease);
+
+/// IMG-9: whatever has become of the first, short of `dead_letter`, it holds the key: also waiting out its backoff,
 /// completed and rejected.
 #[test]
 fn the_key_is_held_until_the_job_is_dead() {
-    let same_minute = |end: fn(&mut Stage, &onceward_testkit::Lease)| {
+    let same_minute = |end: End| {
         let mut stage = stage();
         let lease = running(&mut stage);
         end(&mut stage, &lease);
@@ -114,7 +117,7 @@ fn the_key_is_held_until_the_job_is_dead() {
         let again = order(&mut stage, "a cat").outcome();
         (stage.state(lease.record), again.decision, before - credits(&stage, "alice"))
     };
-    let ends: [(&str, fn(&mut Stage, &onceward_testkit::Lease)); 4] = [
+    let ends: [(&str, End); 4] = [
         ("running", |_, _| {}),
         ("failed", |stage, lease| {
             stage.fail(lease, "500").ok();
@@ -250,7 +253,7 @@ fn an_operator_orders_for_a_user() {
     stage.create("image.job", &user("mallory")).owner("alice").payload(b"a cat").refused(403, "not_allowed");
 }
 
-/// IMG-16: every order leaves JOB_CREATED, every blocked one JOB_BLOCKED; a repeated one leaves nothing new.
+/// IMG-16: every order leaves `JOB_CREATED`, every blocked one `JOB_BLOCKED`; a repeated one leaves nothing new.
 #[test]
 fn orders_are_audited() {
     let mut stage = stage();

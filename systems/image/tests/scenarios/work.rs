@@ -102,7 +102,7 @@ fn an_asset_is_its_owners() {
     assert_eq!(stage.state(lease.record), "completed");
 }
 
-/// IMG-6, IMG-16, IMG-12: the provider's filter rejects it: no refund, the hold becomes a penalty, SAFE_BLOCK is on record,
+/// IMG-6, IMG-16, IMG-12: the provider's filter rejects it: no refund, the hold becomes a penalty, `SAFE_BLOCK` is on record,
 /// and the provider's words, which may quote the prompt, are not.
 #[test]
 fn the_providers_filter_rejects() {
@@ -155,7 +155,7 @@ fn only_moderation_blocks() {
     stage.fire(id, "block", &user_role("mo", "moderator")).wrong_state("failed", "block");
 }
 
-/// IMG-8: completed, rejected and dead_letter are final, whatever is tried.
+/// IMG-8: completed, rejected and `dead_letter` are final, whatever is tried.
 #[test]
 fn final_is_final() {
     let mut stage = stage();

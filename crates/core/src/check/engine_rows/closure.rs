@@ -27,9 +27,9 @@ const CALLERS: u32 = 4;
 /// How deep spawns and requires may nest at run time.
 const DEPTH: u32 = 16;
 
-pub(super) fn check(studies: &Studies, seen: &mut HashSet<(Span, &'static str)>, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(all: &Studies, seen: &mut HashSet<(Span, &'static str)>, found: &mut Vec<Diagnostic>) {
     let mut visits: HashMap<(Which, bool), u32> = HashMap::new();
-    let mut queue: Vec<Fired> = roots(studies);
+    let mut queue: Vec<Fired> = roots(all);
     let mut edges: Vec<(Which, Which, bool, Span)> = Vec::new();
     while let Some(mut fired) = queue.pop() {
         let visit = visits.entry((fired.which.clone(), fired.must)).or_default();
@@ -41,12 +41,18 @@ pub(super) fn check(studies: &Studies, seen: &mut HashSet<(Span, &'static str)>,
         if *visit == CALLERS + 1 {
             fired.given = None;
         }
-        let Some(studied) = studies.get(&fired.which.0) else { continue };
+        let Some(studied) = all.get(&fired.which.0) else { continue };
         let Some(event) = studied.survey.lifecycle.events.get(fired.which.1) else { continue };
         let Some(row) = event.rows.get(fired.which.2) else { continue };
         let why = match fired.caused {
-            None => format!("the engine fires this {}, and nobody is there to be told", spoken(&studied.survey, event, row)),
-            Some(_) => format!("the engine may come to fire this {} of `{}`, and nobody is there to be told", spoken(&studied.survey, event, row), fired.which.0),
+            None => {
+                format!("the engine fires this {}, so it must always go through", spoken(&studied.survey, event, row))
+            }
+            Some(_) => format!(
+                "the engine may come to fire this {} of `{}`, so it must always go through",
+                spoken(&studied.survey, event, row),
+                fired.which.0
+            ),
         };
         let froms: Vec<Option<StateIx>> = match event.kind {
             EventKind::Create => vec![None],
@@ -56,8 +62,8 @@ pub(super) fn check(studies: &Studies, seen: &mut HashSet<(Span, &'static str)>,
         for from in froms {
             let outcome = examine(&studied.survey, &studied.flow, event, fired.which.2, from, fired.given.as_deref());
             if fired.must && outcome.after.is_some() {
-                refusal::check(studies, studied, event, row, from, &outcome, (&why, fired.caused), seen, found);
-                follow(studies, &fired, row, &outcome, &mut queue, &mut edges, seen, found);
+                refusal::check(all, studied, event, row, from, &outcome, (&why, fired.caused), seen, found);
+                follow(all, &fired, row, &outcome, &mut queue, &mut edges, seen, found);
                 entered(studied, &fired, row, &mut edges);
             }
             report(outcome.findings, &why, fired.caused, seen, found);
@@ -66,9 +72,9 @@ pub(super) fn check(studies: &Studies, seen: &mut HashSet<(Span, &'static str)>,
     endless(&edges, found);
 }
 
-fn roots(studies: &Studies) -> Vec<Fired> {
+fn roots(all: &Studies) -> Vec<Fired> {
     let mut roots = Vec::new();
-    for (name, studied) in studies {
+    for (name, studied) in all {
         for (number, event) in studied.survey.lifecycle.events.iter().enumerate() {
             let last = if event.kind == EventKind::Commit { last_commits(&studied.survey) } else { Vec::new() };
             for at in 0..event.rows.len() {
@@ -87,7 +93,7 @@ fn roots(studies: &Studies) -> Vec<Fired> {
 /// What the row makes others do.
 #[expect(clippy::too_many_arguments, reason = "the walk's whole state, used in one place")]
 fn follow(
-    studies: &Studies,
+    all: &Studies,
     fired: &Fired,
     row: &Row,
     outcome: &Outcome,
@@ -101,15 +107,19 @@ fn follow(
         queue.push(Fired { which, given: Some(given), caused: Some(at), must: true });
     };
     let made = |sent: &Sent, lifecycle: &str, at: Span, found: &mut Vec<Diagnostic>, seen: &mut HashSet<_>| {
-        let Some(target) = studies.get(lifecycle) else { return Vec::new() };
+        let Some(target) = all.get(lifecycle) else { return Vec::new() };
         let taking = spawns::rows_taking(target, sent);
         if let Some(why) = taking.unsure
             && seen.insert((at, "engine-spawn"))
         {
             found.push(
-                Diagnostic::error("engine-spawn", at, format!("this `{lifecycle}` may not be made, and then everything is undone"))
-                    .label(why)
-                    .help(format!("give values that a `create` row of `{lifecycle}` is sure to take, or add such a row")),
+                Diagnostic::error(
+                    "engine-spawn",
+                    at,
+                    format!("this `{lifecycle}` may not be made, and then everything is undone"),
+                )
+                .label(why)
+                .help(format!("give values that a `create` row of `{lifecycle}` is sure to take, or add such a row")),
             );
         }
         taking.rows
@@ -117,7 +127,7 @@ fn follow(
     for (at, sent) in &outcome.spawned {
         let spawn = &row.spawn[*at];
         for (number, given) in made(sent, &spawn.lifecycle, spawn.at, found, seen) {
-            if let Some(event) = event_number(studies, &spawn.lifecycle, "create") {
+            if let Some(event) = event_number(all, &spawn.lifecycle, "create") {
                 push((spawn.lifecycle.clone(), event, number), given, true, spawn.at);
             }
         }
@@ -128,7 +138,7 @@ fn follow(
         let sent: Sent = vec![("to".into(), to.clone()), ("source".into(), source)];
         let name: Arc<str> = "onceward.delivery".into();
         for (number, given) in made(&sent, &name, deliver.at, found, seen) {
-            if let Some(event) = event_number(studies, &name, "create") {
+            if let Some(event) = event_number(all, &name, "create") {
                 push((name.clone(), event, number), given, true, deliver.at);
             }
         }
@@ -137,10 +147,14 @@ fn follow(
     for (at, sent) in &outcome.caused {
         let Some(cause) = causes(row).nth(*at) else { continue };
         for name in targets(&cause.to.expr.typed.ty) {
-            let (Some(target), Some(number)) = (studies.get(&name), event_number(studies, &name, &cause.event)) else { continue };
+            let (Some(target), Some(number)) = (all.get(&name), event_number(all, &name, &cause.event)) else {
+                continue;
+            };
             let event = &target.survey.lifecycle.events[number];
             for (row_number, row) in event.rows.iter().enumerate() {
-                if let Some(given) = spawns::fitted(row, sent, false).map(|fit| fit.given).filter(|_| may_be_caused(row)) {
+                if let Some(given) =
+                    spawns::fitted(row, sent, false).map(|fit| fit.given).filter(|_| may_be_caused(row))
+                {
                     push((name.clone(), number, row_number), given, *at < requires, cause.at);
                 }
             }
@@ -172,8 +186,8 @@ pub(crate) fn may_be_caused(row: &Row) -> bool {
     row.by.is_empty() || row.by.iter().any(|by| *by != By::Worker)
 }
 
-fn event_number(studies: &Studies, lifecycle: &str, event: &str) -> Option<usize> {
-    let events: &[Event] = &studies.get(lifecycle)?.survey.lifecycle.events;
+fn event_number(all: &Studies, lifecycle: &str, event: &str) -> Option<usize> {
+    let events: &[Event] = &all.get(lifecycle)?.survey.lifecycle.events;
     events.iter().position(|own| *own.name == *event)
 }
 
@@ -187,9 +201,13 @@ fn endless(edges: &[(Which, Which, bool, Span)], found: &mut Vec<Diagnostic>) {
             let here = depth.get(from).copied().unwrap_or(0) + u32::from(*nests);
             if here > DEPTH {
                 found.push(
-                    Diagnostic::error("endless-spawn", *at, format!("records make or require one another more than {DEPTH} deep"))
-                        .label("comes round to itself, or nests too deep")
-                        .help("break the circle: let a timer or a caller make the next record"),
+                    Diagnostic::error(
+                        "endless-spawn",
+                        *at,
+                        format!("records make or require one another more than {DEPTH} deep"),
+                    )
+                    .label("comes round to itself, or nests too deep")
+                    .help("break the circle: let a timer or a caller make the next record"),
                 );
                 return;
             }

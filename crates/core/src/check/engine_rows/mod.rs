@@ -91,12 +91,12 @@ fn report(
 const fn code(kind: FaultKind) -> &'static str {
     match kind {
         FaultKind::Null => "may-be-null",
-        FaultKind::Overflow => "may-overflow",
         FaultKind::DivisionByZero => "may-divide-by-zero",
         FaultKind::NotANumber => "may-not-be-a-number",
         FaultKind::OutOfBounds => "may-exceed-bounds",
         FaultKind::NegativeAmount => "may-be-negative",
-        _ => "may-fault",
+        // Other kinds are never noted.
+        _ => "may-overflow",
     }
 }
 
@@ -136,7 +136,7 @@ fn last_commits(survey: &Survey) -> Vec<usize> {
     let last = |state: StateIx| {
         let fits = || rows.iter().enumerate().filter(move |(_, row)| row.from.contains(state));
         let sure = fits().find(|(_, row)| row.when.is_none() && row.require.is_empty());
-        sure.or_else(|| fits().last()).map(|(at, _)| at)
+        sure.or_else(|| fits().next_back()).map(|(at, _)| at)
     };
     survey.leased.iter().filter_map(last).collect()
 }

@@ -14,7 +14,7 @@ use crate::value::Value;
 
 #[expect(clippy::too_many_arguments, reason = "one row's whole context, used in one place")]
 pub(super) fn check(
-    studies: &Studies,
+    all: &Studies,
     studied: &Studied,
     event: &Event,
     row: &Row,
@@ -44,13 +44,19 @@ pub(super) fn check(
     }
     if let Some(check) = row.checks.first().and_then(|at| studied.survey.lifecycle.checks.get(usize::from(*at))) {
         let message = format!("this row waits for an answer to `{}`, which may never come", check.name);
-        report("engine-check", row.at, message, "ask it in a row that somebody calls, and keep the answer in a field".to_owned());
+        report(
+            "engine-check",
+            row.at,
+            message,
+            "ask it in a row that somebody calls, and keep the answer in a field".to_owned(),
+        );
     }
-    short(studies, studied.survey.lifecycle, row, &mut report);
+    short(all, studied.survey.lifecycle, row, &mut report);
     let after = outcome.after.as_deref().unwrap_or_default();
-    let change = Change { lifecycle: studied.survey.lifecycle, row, from, creating: event.kind == EventKind::Create, after };
+    let change =
+        Change { lifecycle: studied.survey.lifecycle, row, from, creating: event.kind == EventKind::Create, after };
     for unique in &change.lifecycle.uniques {
-        if change.comes_into(&unique.on, unique.within) && !is_held_by_its_own(studies, &change, unique) {
+        if change.comes_into(&unique.on, unique.within) && !is_held_by_its_own(all, &change, unique) {
             let message = format!("another record may have the key `{}` already", unique.name);
             let help = format!("do not come into `{}` here: claim the key in a row that somebody calls", unique.name);
             report("engine-clash", row.at, message, help);
@@ -60,22 +66,28 @@ pub(super) fn check(
         let counts = limit.within.is_some() || change.creating;
         if counts && change.comes_into(&limit.on, limit.within) {
             let message = format!("the limit `{}` may be full", limit.name);
-            let help = format!("do not come into what `{}` counts here: come in by a row that somebody calls", limit.name);
+            let help = match event.kind {
+                EventKind::Lease => "to bound what runs at once, give `[work]` a `key` with a `limit`".to_owned(),
+                _ => {
+                    format!("do not come into what `{}` counts here: come in by a row that somebody calls", limit.name)
+                }
+            };
             report("engine-limit", row.at, message, help);
         }
     }
 }
 
 /// Accounts that may hold too little.
-fn short(studies: &Studies, lifecycle: &Lifecycle, row: &Row, report: &mut impl FnMut(&'static str, Span, String, String)) {
+fn short(all: &Studies, lifecycle: &Lifecycle, row: &Row, report: &mut impl FnMut(&'static str, Span, String, String)) {
     let outside = |account: &str| {
-        studies.values().any(|studied| {
+        all.values().any(|studied| {
             studied.survey.lifecycle.asset == lifecycle.asset
                 && studied.survey.lifecycle.outside.iter().any(|name| **name == *account)
         })
     };
     for step in &row.moves {
-        let zero = matches!(&step.amount, Amount::Formula(formula) if matches!(formula.expr.kind, Kind::Const(Value::Int(0))));
+        let zero =
+            matches!(&step.amount, Amount::Formula(formula) if matches!(formula.expr.kind, Kind::Const(Value::Int(0))));
         match &step.from {
             _ if zero => {}
             AccountRef::Hold if matches!(step.amount, Amount::Rest) => {}
@@ -147,18 +159,21 @@ fn is_itself(expr: &Expr, slot: u16) -> bool {
 
 /// A spawn that meets `clash = "return"` uses the holder, if that is sure to be one that may be used: of the same owner,
 /// or readable by all.
-fn is_held_by_its_own(studies: &Studies, change: &Change, unique: &Unique) -> bool {
+fn is_held_by_its_own(all: &Studies, change: &Change, unique: &Unique) -> bool {
     if !change.creating || unique.clash != Clash::Return {
         return false;
     }
     unique.on.contains(&KeyPart::Owner)
         || change.lifecycle.access.contains(&Access::Anyone)
-        || unique.on.iter().any(|part| matches!(part, KeyPart::Field(slot) if is_the_spawner(studies, change.lifecycle, *slot)))
+        || unique
+            .on
+            .iter()
+            .any(|part| matches!(part, KeyPart::Field(slot) if is_the_spawner(all, change.lifecycle, *slot)))
 }
 
 /// Only spawns make such records, each for its own owner, and each gives itself as this field: so the same value means
 /// the same spawner, and that the same owner.
-fn is_the_spawner(studies: &Studies, lifecycle: &Lifecycle, slot: u16) -> bool {
+fn is_the_spawner(all: &Studies, lifecycle: &Lifecycle, slot: u16) -> bool {
     let Some(field) = lifecycle.fields.get(usize::from(slot)) else { return false };
     let only_spawned = lifecycle.rows(EventKind::Create).iter().all(|row| row.by == [By::Record]);
     let itself = |expr: &Expr| matches!(&expr.kind, Kind::Read(Path { root: Root::Record, steps, .. }) if steps.is_empty() || steps[..] == [Step::Id]);
@@ -169,7 +184,7 @@ fn is_the_spawner(studies: &Studies, lifecycle: &Lifecycle, slot: u16) -> bool {
     });
     only_spawned
         && never_changed
-        && studies.values().all(|studied| {
+        && all.values().all(|studied| {
             super::super::survey::rows(studied.survey.lifecycle)
                 .flat_map(|(_, row)| &row.spawn)
                 .filter(|spawn| spawn.lifecycle == lifecycle.name)

@@ -40,7 +40,7 @@ pub(super) fn rows_taking(target: &Studied, sent: &Sent) -> Taking {
         let mut judge = judge_of(&target.survey, event, row, Some(&fit.given));
         let env = start(&target.flow, lifecycle, event, row, None, &fit.given);
         // Whether an earlier row was passed over is not asked: each may be the one.
-        let Some((holds, fails)) = env.map(|env| ways(&mut judge, row, env)) else { continue };
+        let Some((holds, fails)) = env.map(|env| ways(&mut judge, row, &env)) else { continue };
         target.survey.spend(judge.steps);
         if !holds {
             continue;
@@ -59,10 +59,10 @@ pub(super) fn rows_taking(target: &Studied, sent: &Sent) -> Taking {
 }
 
 /// Whether the row's guard may hold, and whether it may not.
-fn ways(judge: &mut super::super::faults::Judge, row: &Row, env: Env) -> (bool, bool) {
+fn ways(judge: &mut super::super::faults::Judge, row: &Row, env: &Env) -> (bool, bool) {
     match &row.when {
         Some(when) => {
-            let (yes, no) = judge.split(&when.expr, &env);
+            let (yes, no) = judge.split(&when.expr, env);
             (yes.is_some(), no.is_some())
         }
         None => (true, false),

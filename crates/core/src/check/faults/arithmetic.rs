@@ -8,10 +8,7 @@ use crate::expr::{Binary, Expr, FaultKind, Function, Kind};
 use crate::model::Type;
 
 pub(super) const fn is_arithmetic(operator: Binary) -> bool {
-    matches!(
-        operator,
-        Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder
-    )
+    matches!(operator, Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder)
 }
 
 impl Judge<'_> {
@@ -49,17 +46,13 @@ impl Judge<'_> {
         }
     }
 
-    fn numbers(
-        &mut self,
-        operator: Binary,
-        (a, b): (i128, i128),
-        (c, d): (i128, i128),
-        expr: &Expr,
-    ) -> (i128, i128) {
+    fn numbers(&mut self, operator: Binary, (a, b): (i128, i128), (c, d): (i128, i128), expr: &Expr) -> (i128, i128) {
         match operator {
             Binary::Add => (a.saturating_add(c), b.saturating_add(d)),
             Binary::Subtract => (a.saturating_sub(d), b.saturating_sub(c)),
-            Binary::Multiply => corners([a.saturating_mul(c), a.saturating_mul(d), b.saturating_mul(c), b.saturating_mul(d)]),
+            Binary::Multiply => {
+                corners([a.saturating_mul(c), a.saturating_mul(d), b.saturating_mul(c), b.saturating_mul(d)])
+            }
             Binary::Divide | Binary::Remainder => {
                 if c <= 0 && d >= 0 {
                     self.note(FaultKind::DivisionByZero, expr.at, "the divisor may be zero".to_owned(), None);
@@ -126,14 +119,14 @@ impl Judge<'_> {
                 }
                 _ => Known::some(Shape::Number(0, I64.1)),
             },
-            Function::Int => self.to_int(arguments, expr, env),
+            Function::Int => self.as_int(arguments, expr, env),
             Function::Double => match arguments.first().map(|argument| self.needed(argument, env).shape) {
                 #[allow(clippy::cast_precision_loss, reason = "the same rounding happens at run time")]
                 Some(Shape::Number(least, most)) => Known::some(Shape::Double(least as f64, most as f64)),
                 Some(shape @ Shape::Double(..)) => Known::some(shape),
                 _ => any(),
             },
-            Function::Text => self.to_text(arguments, env),
+            Function::Text => self.as_text(arguments, env),
             Function::Backoff => self.backoff(arguments, env),
             Function::Jitter => match arguments.first().map(|argument| self.needed(argument, env).shape) {
                 Some(Shape::Number(_, most)) => Known::some(Shape::Number(0, most.max(0))),
@@ -145,14 +138,9 @@ impl Judge<'_> {
                 }
                 Known::bool(true, true)
             }
+            // Literals are folded where they are compiled; what is left is a time or a duration already.
             Function::Timestamp | Function::Duration => {
-                for argument in arguments {
-                    let known = self.needed(argument, env);
-                    if !matches!(argument.kind, Kind::Const(_)) && !matches!(known.shape, Shape::Number(..)) {
-                        self.note(FaultKind::WrongType, expr.at, "this text may not be written as one".to_owned(), None);
-                    }
-                }
-                any()
+                arguments.first().map_or_else(any, |argument| self.needed(argument, env))
             }
         }
     }
@@ -161,9 +149,13 @@ impl Judge<'_> {
     fn extreme(&mut self, function: Function, arguments: &[Expr], env: &Env) -> Known {
         let known: Vec<Known> = arguments.iter().map(|argument| self.eval(argument, env)).collect();
         let pick = |a: &Shape, b: &Shape| match (a, b) {
-            (Shape::Number(a, b), Shape::Number(c, d)) if function == Function::Max => Shape::Number(*a.max(c), *b.max(d)),
+            (Shape::Number(a, b), Shape::Number(c, d)) if function == Function::Max => {
+                Shape::Number(*a.max(c), *b.max(d))
+            }
             (Shape::Number(a, b), Shape::Number(c, d)) => Shape::Number(*a.min(c), *b.min(d)),
-            (Shape::Double(a, b), Shape::Double(c, d)) if function == Function::Max => Shape::Double(a.max(*c), b.max(*d)),
+            (Shape::Double(a, b), Shape::Double(c, d)) if function == Function::Max => {
+                Shape::Double(a.max(*c), b.max(*d))
+            }
             (Shape::Double(a, b), Shape::Double(c, d)) => Shape::Double(a.min(*c), b.min(*d)),
             (Shape::Never, shape) | (shape, Shape::Never) => shape.clone(),
             _ => Shape::Any,
@@ -184,14 +176,17 @@ impl Judge<'_> {
             .unwrap_or(Known::only_null())
     }
 
-    fn to_int(&mut self, arguments: &[Expr], expr: &Expr, env: &Env) -> Known {
+    fn as_int(&mut self, arguments: &[Expr], expr: &Expr, env: &Env) -> Known {
         let Some(argument) = arguments.first() else { return Known::some(Shape::Any) };
         match (self.needed(argument, env).shape, &argument.typed.ty) {
             (Shape::Number(least, most), Type::Time | Type::Duration) => {
                 Known::some(Shape::Number(least.div_euclid(1_000_000), most.div_euclid(1_000_000)))
             }
             (shape @ Shape::Number(..), _) => Known::some(shape),
-            #[allow(clippy::cast_possible_truncation, reason = "a cast to i128 saturates, and that is then out of range")]
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "a cast to i128 saturates, and that is then out of range"
+            )]
             (Shape::Double(least, most), _) => self.in_range(least.trunc() as i128, most.trunc() as i128, I64, expr),
             _ => {
                 self.note(FaultKind::Overflow, expr.at, "this may not be an int".to_owned(), None);
@@ -200,7 +195,7 @@ impl Judge<'_> {
         }
     }
 
-    fn to_text(&mut self, arguments: &[Expr], env: &Env) -> Known {
+    fn as_text(&mut self, arguments: &[Expr], env: &Env) -> Known {
         let Some(argument) = arguments.first() else { return Known::text(bounds::TEXT_CHARS as u64) };
         match self.needed(argument, env).shape {
             shape @ Shape::Text { .. } => Known::some(shape),

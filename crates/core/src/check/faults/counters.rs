@@ -18,7 +18,8 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn new(lifecycle: &Lifecycle) -> Self {
-        let mut counts: Vec<bool> = lifecycle.fields.iter().map(|field| field.ty == Type::Int && !field.constant).collect();
+        let mut counts: Vec<bool> =
+            lifecycle.fields.iter().map(|field| field.ty == Type::Int && !field.constant).collect();
         for (_, row) in rows(lifecycle) {
             for slot in row.inputs.iter().filter_map(|input| input.take) {
                 if let Some(counts) = counts.get_mut(usize::from(slot)) {
@@ -27,7 +28,7 @@ impl Counters {
             }
             for (slot, formula) in &row.set {
                 if let Some(counts) = counts.get_mut(usize::from(*slot)) {
-                    *counts &= step(&formula.expr, *slot).is_some();
+                    *counts &= !matches!(step(&formula.expr, *slot), Change::Other);
                 }
             }
         }
@@ -58,32 +59,44 @@ impl Counters {
     }
 }
 
-/// How far the value of a `set` may be from the field's own: `Some(None)` for a constant, which starts over.
-fn step(expr: &Expr, slot: Slot) -> Option<Option<i128>> {
+/// What a `set` does to the field's own value.
+enum Change {
+    /// Starts over from a constant.
+    Anew,
+    /// Adds at least this.
+    By(i128),
+    Other,
+}
+
+fn step(expr: &Expr, slot: Slot) -> Change {
     match &expr.kind {
-        Kind::Const(Value::Int(value)) => (i128::from(*value).abs() <= I64.1 / 2).then_some(None),
-        Kind::Const(Value::Null) => Some(None),
-        Kind::Read(path) => is_own(path, slot).then_some(Some(0)),
+        Kind::Const(Value::Int(value)) if i128::from(*value).abs() <= I64.1 / 2 => Change::Anew,
+        Kind::Const(Value::Null) => Change::Anew,
+        Kind::Read(path) if is_own(path, slot) => Change::By(0),
         Kind::Binary(operator @ (Binary::Add | Binary::Subtract), left, right) => {
             let (own, by) = match (&left.kind, &right.kind) {
                 (Kind::Read(path), Kind::Const(Value::Int(by))) => (path, *by),
                 (Kind::Const(Value::Int(by)), Kind::Read(path)) if *operator == Binary::Add => (path, *by),
-                _ => return None,
+                _ => return Change::Other,
             };
             let by = if *operator == Binary::Add { i128::from(by) } else { -i128::from(by) };
-            (is_own(own, slot) && by.abs() <= STEP).then_some(Some(by))
+            if is_own(own, slot) && by.abs() <= STEP { Change::By(by) } else { Change::Other }
         }
-        Kind::If(_, yes, no) => {
-            let (yes, no) = (step(yes, slot)?, step(no, slot)?);
-            Some(yes.zip(no).map(|(yes, no)| yes.min(no)))
-        }
-        _ => None,
+        Kind::If(_, yes, no) => match (step(yes, slot), step(no, slot)) {
+            (Change::By(yes), Change::By(no)) => Change::By(yes.min(no)),
+            (Change::Other, _) | (_, Change::Other) => Change::Other,
+            _ => Change::Anew,
+        },
+        _ => Change::Other,
     }
 }
 
 /// The least by which this `set` makes the field grow, where it surely adds to it.
 pub(crate) fn growth(expr: &Expr, slot: Slot) -> Option<i128> {
-    step(expr, slot).flatten()
+    match step(expr, slot) {
+        Change::By(by) => Some(by),
+        Change::Anew | Change::Other => None,
+    }
 }
 
 fn is_own(path: &Path, slot: Slot) -> bool {

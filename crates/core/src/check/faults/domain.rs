@@ -217,7 +217,7 @@ impl Shape {
             (Self::Bool { yes, no }, Self::Bool { yes: y, no: n }) => Self::Bool { yes: *yes || *y, no: *no || *n },
             (Self::Number(a, b), Self::Number(c, d)) => Self::Number(*a.min(c), *b.max(d)),
             (Self::Double(a, b), Self::Double(c, d)) => Self::Double(a.min(*c), b.max(*d)),
-            (Self::Text { size: a, of: x, pattern: p }, Self::Text { size: b, of: y, pattern: q }) => {
+            (Self::Text { size: a, of: x, pattern }, Self::Text { size: b, of: y, pattern: other }) => {
                 let of = match (x, y) {
                     (Some(x), Some(y)) if x == y => Some(x.clone()),
                     (Some(x), Some(y)) => Some(Arc::new(x.union(y).cloned().collect::<BTreeSet<_>>())),
@@ -226,7 +226,7 @@ impl Shape {
                 Self::Text {
                     size: (a.0.min(b.0), a.1.max(b.1)),
                     of: of.filter(|of| of.len() <= NAMED),
-                    pattern: if p == q { p.clone() } else { None },
+                    pattern: pattern.clone().filter(|_| pattern == other),
                 }
             }
             (Self::Ref(a), Self::Ref(b)) if a == b => Self::Ref(a.clone()),
@@ -244,11 +244,10 @@ impl Shape {
     fn meet(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Never, _) | (_, Self::Never) => Self::Never,
-            (Self::Any, shape) | (shape, Self::Any) => shape.clone(),
             (Self::Bool { yes, no }, Self::Bool { yes: y, no: n }) => Self::Bool { yes: *yes && *y, no: *no && *n },
             (Self::Number(a, b), Self::Number(c, d)) => Self::Number(*a.max(c), *b.min(d)),
             (Self::Double(a, b), Self::Double(c, d)) => Self::Double(a.max(*c), b.min(*d)),
-            (Self::Text { size: a, of: x, pattern: p }, Self::Text { size: b, of: y, pattern: q }) => {
+            (Self::Text { size: a, of: x, pattern }, Self::Text { size: b, of: y, pattern: other }) => {
                 let size = (a.0.max(b.0), a.1.min(b.1));
                 let fits = |value: &&Arc<str>| {
                     let chars = value.chars().count() as u64;
@@ -259,7 +258,7 @@ impl Shape {
                     (Some(x), None) | (None, Some(x)) => Some(x.iter().filter(fits).cloned().collect()),
                     (None, None) => None,
                 };
-                let pattern = p.clone().or_else(|| q.clone());
+                let pattern = pattern.clone().or_else(|| other.clone());
                 match of {
                     Some(of) if of.is_empty() => Self::Never,
                     of => Self::Text { size, of: of.map(Arc::new), pattern },
@@ -269,7 +268,7 @@ impl Shape {
                 Self::List { size: (a.0.max(b.0), a.1.min(b.1)), element: Box::new(x.meet(y)) }
             }
             (Self::Json(a), Self::Json(b)) => Self::Json(*a.min(b)),
-            (shape, _) => shape.clone(),
+            (Self::Any, shape) | (shape, _) => shape.clone(),
         }
         .settled()
     }

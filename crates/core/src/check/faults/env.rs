@@ -80,12 +80,7 @@ impl Env {
             let theirs = other.least_difference(&more, &less)?;
             Some((more, less, by.min(theirs)))
         });
-        Self {
-            facts: self.facts,
-            known: known.collect(),
-            above: above.collect(),
-            locals: self.locals,
-        }
+        Self { facts: self.facts, known: known.collect(), above: above.collect(), locals: self.locals }
     }
 
     pub(crate) fn join_maybe(a: Option<Self>, b: Option<Self>) -> Option<Self> {

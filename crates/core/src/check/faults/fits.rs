@@ -10,7 +10,6 @@ pub(crate) fn misfit(value: &Known, ty: &Type, limits: &Bounds, nullable: bool) 
         return Some("may be null".to_owned());
     }
     match (&value.shape, ty) {
-        (Shape::Never, _) => None,
         (Shape::Number(least, most), Type::Int) => {
             let (low, high) = limits.int.unwrap_or((i64::MIN, i64::MAX));
             if *most > i128::from(high) {

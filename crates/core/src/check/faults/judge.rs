@@ -271,10 +271,7 @@ impl<'a> Judge<'a> {
 
 /// What a `const` field always is.
 pub(crate) fn constant(field: &Field) -> Known {
-    field.default.as_ref().map_or_else(
-        || Known::of_type(&field.ty, &field.bounds, field.nullable),
-        Known::of_value,
-    )
+    field.default.as_ref().map_or_else(|| Known::of_type(&field.ty, &field.bounds, field.nullable), Known::of_value)
 }
 
 fn declared(field: Option<&Field>) -> Known {
@@ -294,9 +291,7 @@ fn error_part(part: ErrorPart) -> Known {
         // Whatever a worker sends is cut to this before any row sees it.
         ErrorPart::Code | ErrorPart::Message => Known::text(bounds::TEXT_CHARS as u64),
         ErrorPart::Retryable => Known::bool(true, true),
-        ErrorPart::RetryAfter => {
-            Known::some(Shape::Number(0, i128::from(bounds::RETRY_AFTER.micros()))).or_null(true)
-        }
+        ErrorPart::RetryAfter => Known::some(Shape::Number(0, i128::from(bounds::RETRY_AFTER.micros()))).or_null(true),
     }
 }
 

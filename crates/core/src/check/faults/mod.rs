@@ -10,13 +10,15 @@ mod judge;
 mod naming;
 mod row;
 mod split;
+mod taking;
 mod walk;
 
 pub(super) use counters::{Counters, growth};
 pub(super) use domain::{Known, Shape};
 pub(super) use env::Env;
 pub(super) use fits::misfit;
-pub(super) use flow::{Flow, decides_before, is_required, judge_of, start, taken};
+pub(super) use flow::Flow;
 pub(super) use judge::{Finding, Judge};
 pub(super) use row::{Outcome, Sent, causes, examine, standing};
+pub(super) use taking::{decides_before, is_required, judge_of, passed_over, start, taken};
 pub(super) use walk::each;

@@ -12,7 +12,10 @@ impl Judge<'_> {
             }
             Root::Result(at) => {
                 let fields = self.lifecycle.work.as_ref().and_then(|work| work.result.as_ref());
-                format!("result.{}", fields.and_then(|fields| fields.get(usize::from(at))).map_or("?", |field| &field.name))
+                format!(
+                    "result.{}",
+                    fields.and_then(|fields| fields.get(usize::from(at))).map_or("?", |field| &field.name)
+                )
             }
             Root::Error(part) => match part {
                 ErrorPart::Code => "error.code",

@@ -167,9 +167,7 @@ impl Judge<'_> {
             }
             Kind::Binary(operator, left, right) => self.constrain_sum(*operator, left, right, &value, env),
             Kind::Negate(operand) => match value.shape {
-                Shape::Number(least, most) => {
-                    self.constrain(operand, &Known::some(Shape::Number(-most, -least)), env)
-                }
+                Shape::Number(least, most) => self.constrain(operand, &Known::some(Shape::Number(-most, -least)), env),
                 _ => true,
             },
             Kind::Call(Function::Size, arguments) => self.constrain_size(arguments, &value, env),

@@ -1,0 +1,182 @@
+//! Taking a row: where its expressions are evaluated, what is known once it is the one, and what it leaves behind.
+
+use super::domain::Known;
+use super::env::Env;
+use super::flow::{Facts, Flow};
+use super::judge::{Judge, constant};
+use crate::check::survey::Survey;
+use crate::expr::{Expr, Kind};
+use crate::model::{By, Event, EventKind, Input, Lifecycle, Row, StateIx, Timing};
+use crate::value::Value;
+
+/// A judge of this row; `given` where the inputs are known better than by their declaration.
+pub(crate) fn judge_of<'a>(survey: &Survey<'a>, event: &Event, row: &'a Row, given: Option<&[Known]>) -> Judge<'a> {
+    let mut judge = Judge::new(survey.definitions, survey.lifecycle);
+    judge.inputs = &row.inputs;
+    judge.creating = event.kind == EventKind::Create;
+    judge.given = match given {
+        Some(given) => given.to_vec(),
+        None => row.inputs.iter().map(|input| any_input(input, row, judge.creating)).collect(),
+    };
+    judge
+}
+
+/// Whatever a caller may give.
+pub(crate) fn any_input(input: &Input, row: &Row, creating: bool) -> Known {
+    Known::of_type(&input.field.ty, &input.field.bounds, !is_required(input, row, creating))
+}
+
+/// Whether the row does not hold without this input.
+pub(crate) fn is_required(input: &Input, row: &Row, creating: bool) -> bool {
+    let free = input.field.nullable || input.field.default.is_some();
+    match input.take {
+        Some(slot) => creating && !free && !row.set.iter().any(|(set, _)| *set == slot),
+        None => !free,
+    }
+}
+
+/// Where the row's expressions are evaluated.
+pub(crate) fn start(
+    flow: &Flow,
+    lifecycle: &Lifecycle,
+    event: &Event,
+    row: &Row,
+    from: Option<StateIx>,
+    given: &[Known],
+) -> Option<Env> {
+    let Some(from) = from else {
+        return Some(Env::new(newborn(lifecycle, row, given)));
+    };
+    Some(Env::new(flow.facts(event.kind, from)?))
+}
+
+/// A new record before its row's `set`: defaults, then what is given.
+fn newborn(lifecycle: &Lifecycle, row: &Row, given: &[Known]) -> Facts {
+    let mut facts: Vec<Known> = lifecycle
+        .fields
+        .iter()
+        .map(|field| field.default.as_ref().map_or(Known::only_null(), Known::of_value))
+        .collect();
+    for (input, given) in row.inputs.iter().zip(given) {
+        let Some(slot) = input.take else { continue };
+        let Some(fact) = facts.get_mut(usize::from(slot)) else { continue };
+        // Absent leaves the default; null clears where the field may be null.
+        *fact = match (given.null, lifecycle.fields[usize::from(slot)].nullable) {
+            (false, _) => given.clone(),
+            (true, nullable) => fact.join(&given.clone().not_null()).or_null(nullable),
+        };
+    }
+    facts.into()
+}
+
+/// What is known where the row is the one: earlier rows that would have been taken did not hold, and its guard does.
+pub(crate) fn taken(
+    judge: &mut Judge,
+    event: &Event,
+    at: usize,
+    from: Option<StateIx>,
+    env: Env,
+    tired: bool,
+) -> Option<Env> {
+    let row = &event.rows[at];
+    let mut env = env;
+    judge.muted += 1;
+    for earlier in event.rows[..at].iter().filter(|_| !tired) {
+        if from.is_none_or(|from| earlier.from.contains(from)) && decides_before(event.kind, earlier, row) {
+            let Some(left) = passed_over(judge, earlier, env) else {
+                judge.muted -= 1;
+                return None;
+            };
+            env = left;
+        }
+    }
+    judge.muted -= 1;
+    let mut env = match &row.when {
+        Some(when) => judge.split(&when.expr, &env).0?,
+        None => env,
+    };
+    for refuse in &row.refuse {
+        env = judge.split(&refuse.condition.expr, &env).1?;
+    }
+    Some(env)
+}
+
+/// Whether `later` is reached only where the guard of `earlier` is false, both fitting the state.
+pub(crate) fn decides_before(kind: EventKind, earlier: &Row, later: &Row) -> bool {
+    let same_moment = match (kind, &earlier.timing, &later.timing) {
+        (EventKind::Time, Some(Timing::At(a)), Some(Timing::At(b))) => a == b,
+        (EventKind::Time, Some(Timing::After(a)), Some(Timing::After(b))) => match (&a.expr.kind, &b.expr.kind) {
+            (Kind::Const(Value::Duration(a)), Kind::Const(Value::Duration(b))) => a == b,
+            _ => false,
+        },
+        (EventKind::Time, _, _) => false,
+        _ => true,
+    };
+    // No `by` is any key that may write, which the owner's need not be; so it covers only its like.
+    let admitted = if earlier.by.is_empty() { later.by.is_empty() } else { covers(&earlier.by, &later.by) };
+    same_moment && admitted && earlier.require.is_empty() && same_inputs(earlier, later, kind == EventKind::Create)
+}
+
+/// Everyone whom `later` admits is admitted by `earlier` too.
+fn covers(earlier: &[By], later: &[By]) -> bool {
+    !later.is_empty() && later.iter().all(|by| earlier.contains(by))
+}
+
+/// The same input fits both or neither: the same names, types, bounds and needs.
+fn same_inputs(earlier: &Row, later: &Row, creating: bool) -> bool {
+    earlier.inputs.len() == later.inputs.len()
+        && earlier.inputs.iter().all(|input| {
+            later.inputs.iter().any(|other| {
+                input.field.name == other.field.name
+                    && input.field.ty == other.field.ty
+                    && input.take == other.take
+                    && is_required(input, earlier, creating) == is_required(other, later, creating)
+                    && format!("{:?}", input.field.bounds) == format!("{:?}", other.field.bounds)
+            })
+        })
+}
+
+/// What is known where this row's guard does not hold.
+pub(crate) fn passed_over(judge: &mut Judge, row: &Row, env: Env) -> Option<Env> {
+    // Its inputs are numbered apart from the later row's, so nothing is learned from a guard that reads them.
+    if !row.require.is_empty() || row.when.as_ref().is_some_and(|when| reads_input(&when.expr)) {
+        return Some(env);
+    }
+    match &row.when {
+        Some(when) => judge.split(&when.expr, &env).1,
+        None => None,
+    }
+}
+
+fn reads_input(expr: &Expr) -> bool {
+    super::walk::any(
+        expr,
+        &|expr| matches!(&expr.kind, Kind::Read(path) if matches!(path.root, crate::expr::Root::Input(_))),
+    )
+}
+
+/// The fields once `take` and `set` are applied.
+pub(crate) fn changed(judge: &mut Judge, flow: &Flow, row: &Row, env: &Env) -> Vec<Known> {
+    let mut facts = env.sharpened();
+    if !judge.creating {
+        for (input, given) in row.inputs.iter().zip(judge.given.clone()) {
+            let Some(slot) = input.take else { continue };
+            let Some(fact) = facts.get_mut(usize::from(slot)) else { continue };
+            let nullable = judge.lifecycle.fields[usize::from(slot)].nullable;
+            *fact = fact.join(&given.not_null()).or_null(nullable);
+        }
+    }
+    for (slot, formula) in &row.set {
+        let value = judge.eval(&formula.expr, env);
+        let Some(fact) = facts.get_mut(usize::from(*slot)) else { continue };
+        // A value beyond what is declared is a fault, and then nothing is written.
+        let fits = value.meet(&flow.declared[usize::from(*slot)]);
+        *fact = if fits.is_impossible() { flow.declared[usize::from(*slot)].clone() } else { fits };
+    }
+    for (fact, field) in facts.iter_mut().zip(&judge.lifecycle.fields) {
+        if field.constant {
+            *fact = constant(field);
+        }
+    }
+    facts
+}

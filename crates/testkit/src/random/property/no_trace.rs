@@ -1,0 +1,70 @@
+//! A row whose require was not taken leaves nothing behind.
+
+use std::sync::Arc;
+
+use onceward_core::decide::{Call, Changes, Decision, Snapshot, decide};
+use onceward_core::model::{Lifecycle, StateSet};
+
+use super::{Broken, Property, ensure};
+use crate::random::load::reshuffled;
+use crate::random::outline;
+use crate::random::play::Step;
+
+/// Decides again with the rows that were undone taken out of the lifecycle: all that follows must be the same.
+#[derive(Debug, Default)]
+pub struct NoTrace {
+    /// Decisions that this could be tried on.
+    pub tried: u64,
+}
+
+impl Property for NoTrace {
+    fn before(&mut self, step: &Step) -> Result<(), Broken> {
+        let (Call::Fire { record, event, .. }, Decision::Changes(changes)) = (&step.operation.call, step.decision) else {
+            return Ok(());
+        };
+        // Other records send `told` and `asked`; the rest only callers fire, so each of their rows is tried once.
+        let (Some(found), true) = (step.world.record(*record), event.starts_with("ev")) else { return Ok(()) };
+        let Some(taken) = first_row(changes, *record, event) else { return Ok(()) };
+        let lifecycle = &found.lifecycle;
+        let rows = lifecycle.event(event).map_or(&[][..], |event| &event.rows);
+        let undone: Vec<usize> = (0..taken)
+            .filter(|number| rows[*number].from.contains(found.state) && !rows[*number].require.is_empty())
+            .collect();
+        if undone.is_empty() {
+            return Ok(());
+        }
+        self.tried += 1;
+        let without = Arc::new(without(lifecycle, event, &undone));
+        let mut definitions = step.definitions.clone();
+        definitions.lifecycles.insert(Arc::clone(&without.name), Arc::clone(&without));
+        let again = decide(&definitions, &relabelled(step.world, &without), step.operation, step.now);
+        let Decision::Changes(again) = again else {
+            return Err(Broken::new("an undone row leaves no trace", format!("{:?} gives {again:?}", step.operation.call)));
+        };
+        let (first, second) = (outline::with_plain_ids(changes), outline::with_plain_ids(&again));
+        ensure(first == second, "an undone row leaves no trace", || format!("{first}\nwithout it:\n{second}"))
+    }
+}
+
+fn first_row(changes: &Changes, record: onceward_core::value::RecordId, event: &str) -> Option<usize> {
+    let change = changes.records.iter().find(|change| change.after.id == record)?;
+    change.rows.iter().find(|(name, _)| **name == *event).map(|(_, number)| usize::from(*number))
+}
+
+fn without(lifecycle: &Lifecycle, event: &str, rows: &[usize]) -> Lifecycle {
+    let mut lifecycle = lifecycle.clone();
+    for found in lifecycle.events.iter_mut().filter(|found| *found.name == *event) {
+        for number in rows {
+            found.rows[*number].from = StateSet::default();
+        }
+    }
+    lifecycle
+}
+
+fn relabelled(world: &Snapshot, lifecycle: &Arc<Lifecycle>) -> Snapshot {
+    let mut world = reshuffled(world);
+    for record in world.records.values_mut().flatten().filter(|record| record.lifecycle.name == lifecycle.name) {
+        Arc::make_mut(record).lifecycle = Arc::clone(lifecycle);
+    }
+    world
+}
