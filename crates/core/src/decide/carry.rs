@@ -15,7 +15,7 @@ use super::plan::{NotTaken, Occasion, Plan, PlannedCause, weigh};
 use super::timers;
 use super::work::end_execution;
 use crate::bounds;
-use crate::model::{Event, EventKind, Row};
+use crate::model::{Event, EventKind, Row, StateIx};
 use crate::record::{Abort, ExecutionStatus, Payload, Record};
 use crate::value::{RecordId, Value};
 
@@ -26,8 +26,8 @@ const DEPTH: usize = 16;
 pub(super) enum Task {
     /// Offer an event to a record; not taken is fine.
     Offer { record: RecordId, event: Arc<str>, input: Arc<[(Arc<str>, Value)]> },
-    /// The record was brought into a state.
-    Entered { record: RecordId },
+    /// The record was brought into this state.
+    Entered { record: RecordId, state: StateIx },
 }
 
 /// One attempt at an operation.
@@ -37,12 +37,6 @@ pub(super) struct Run<'a> {
     depth: usize,
     /// Events offered so far, against `bounds::RECORDS_PER_OPERATION`.
     offered: usize,
-}
-
-/// A row was taken: did the record move, or was it an annotation?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
-    pub(super) moved: bool,
 }
 
 impl<'a> Run<'a> {
@@ -59,16 +53,16 @@ impl<'a> Run<'a> {
     }
 
     /// Try the rows of an event in file order; the first that holds is taken.
-    pub(super) fn fire(&mut self, id: RecordId, occasion: Occasion) -> Step<Result<Taken, NotTaken>> {
+    pub(super) fn fire(&mut self, id: RecordId, occasion: Occasion) -> Step<Result<(), NotTaken>> {
         self.fire_rows(id, occasion, None)
     }
 
     /// Fire `time`, for the rows whose timers are due only.
-    pub(super) fn fire_timers(&mut self, id: RecordId, due: &[u16]) -> Step<Result<Taken, NotTaken>> {
+    pub(super) fn fire_timers(&mut self, id: RecordId, due: &[u16]) -> Step<Result<(), NotTaken>> {
         self.fire_rows(id, engine_event("time"), Some(due))
     }
 
-    fn fire_rows(&mut self, id: RecordId, occasion: Occasion, only: Option<&[u16]>) -> Step<Result<Taken, NotTaken>> {
+    fn fire_rows(&mut self, id: RecordId, occasion: Occasion, only: Option<&[u16]>) -> Step<Result<(), NotTaken>> {
         let record = self.draft.expect(id)?;
         let lifecycle = Arc::clone(&record.lifecycle);
         let mut best = NotTaken::State;
@@ -83,7 +77,7 @@ impl<'a> Run<'a> {
                 Ok(plan) => {
                     let (mark, tasks) = (self.draft.mark(), self.tasks.len());
                     if self.carry_out(Some(&record), (*record).clone(), row, plan, occasion, (event, number))? {
-                        return Ok(Ok(Taken { moved: row.to.is_some() }));
+                        return Ok(Ok(()));
                     }
                     self.draft.back_to(&mark);
                     self.tasks.truncate(tasks);
@@ -114,6 +108,10 @@ impl<'a> Run<'a> {
         if kind == EventKind::Called {
             record.stuck = None;
         }
+        if let (EventKind::Commit, None, Some(execution)) = (kind, row.to, &mut record.execution) {
+            // Before anything follows from the row: whatever comes back to this record must find it closed.
+            execution.finish_moves = true;
+        }
         keys::update(&mut self.draft, before.map(|record| &**record), &record, occasion.event)?;
         ledger::carry_out(&mut self.draft, &mut record, plan.moves, occasion.event)?;
         match before {
@@ -124,7 +122,7 @@ impl<'a> Run<'a> {
             self.draft.audit.push(AuditEntry { record: Some(id), tag: Arc::clone(tag) });
         }
         let (owner, payload) = (Arc::clone(&record.owner), record.payload);
-        let entered = row.to.is_some() && !record.lifecycle.rows(EventKind::Enter).is_empty();
+        let has_enter_rows = !record.lifecycle.rows(EventKind::Enter).is_empty();
         if before.is_some() {
             self.draft.put(record)?;
         } else {
@@ -148,8 +146,8 @@ impl<'a> Run<'a> {
                 return Ok(false);
             }
         }
-        if entered {
-            self.tasks.push(Task::Entered { record: id });
+        if let (Some(state), true) = (row.to, has_enter_rows) {
+            self.tasks.push(Task::Entered { record: id, state });
         }
         for cause in plan.cascade.into_iter().rev() {
             self.offered += cause.targets.len();
@@ -165,7 +163,7 @@ impl<'a> Run<'a> {
     }
 
     /// Into a state: the clock of its timers starts, a lease that is not part of the move ends.
-    fn enter(&mut self, record: &mut Record, to: crate::model::StateIx, kind: EventKind) {
+    fn enter(&mut self, record: &mut Record, to: StateIx, kind: EventKind) {
         let leaves_lease = kind != EventKind::Lease
             && record.execution.as_ref().is_some_and(|execution| {
                 matches!(execution.status, ExecutionStatus::Leased | ExecutionStatus::InProgress)
@@ -260,7 +258,7 @@ impl<'a> Run<'a> {
             }
             match task {
                 Task::Offer { record, event, input } => self.offer(record, &event, &input)?,
-                Task::Entered { record } => self.entered(record)?,
+                Task::Entered { record, state } => self.entered(record, state)?,
             }
         }
         Ok(())
@@ -278,7 +276,11 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn entered(&mut self, id: RecordId) -> Step<()> {
+    fn entered(&mut self, id: RecordId, state: StateIx) -> Step<()> {
+        // Something that the row caused may have moved the record on; then that move has brought its own task.
+        if self.draft.expect(id)?.state != state {
+            return Ok(());
+        }
         self.fire(id, engine_event("enter")).map(drop)
     }
 }

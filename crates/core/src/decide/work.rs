@@ -175,14 +175,7 @@ impl Run<'_> {
             self.draft.effects.push(Effect { record: id, execution: execution.id, token, result: result.clone() });
         }
         self.draft.put(committed)?;
-        let stayed = !self.must_take(id, "commit", &typed, None)?.moved;
-        if stayed {
-            self.draft.amend(id, |record| {
-                if let Some(execution) = &mut record.execution {
-                    execution.finish_moves = true;
-                }
-            })?;
-        }
+        self.must_take(id, "commit", &typed, None)?;
         self.follow_up(0)?;
         if finish {
             self.close(id)?;
@@ -284,15 +277,9 @@ impl Run<'_> {
     }
 
     /// One of the engine's own events, which a sound lifecycle always takes.
-    fn must_take(
-        &mut self,
-        id: RecordId,
-        event: &str,
-        result: &[Value],
-        error: Option<&WorkError>,
-    ) -> Step<super::carry::Taken> {
+    fn must_take(&mut self, id: RecordId, event: &str, result: &[Value], error: Option<&WorkError>) -> Step<()> {
         match self.fire(id, Occasion { result, error, ..engine_event(event) })? {
-            Ok(taken) => Ok(taken),
+            Ok(()) => Ok(()),
             Err(reason) => {
                 let record = self.draft.expect(id)?;
                 let reason = match reason {
