@@ -23,6 +23,11 @@ use crate::value::RecordId;
 ///
 /// The same arguments always give the same answer; replay, recovery and simulation call it as live traffic does.
 pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operation, now: Time) -> Decision {
+    // INV-9: what only the engine may say is judged here too. Refused like a record that is not there, and never by
+    // setting the record aside.
+    if is_engine_call(&operation.call) && !operation.actor.has_role("engine") {
+        return Decision::Refusal(not_found("time"));
+    }
     let mut now = now;
     loop {
         let mut run = Run::new(Draft::new(definitions, snapshot, operation, now));
