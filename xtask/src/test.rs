@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{deny, pictures, prove, purity, rules, shell, tidy, tree};
+use crate::{bench, deny, pictures, prove, purity, rules, shell, tidy, tree};
 
 /// Tests counted over all binaries.
 #[derive(Default)]
@@ -32,6 +32,7 @@ pub(crate) fn run() -> Result<()> {
         shell::run(cargo(&["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     step("pictures", pictures::check)?;
+    step("benchmark, short form", || bench::run(bench::Form::Short))?;
     step("rules proved: rows", || prove::run(&prove::Options::all_rows()))?;
     step("rules proved: a sample of the code", || prove::run(&prove::Options::sample_of_code()))?;
     step("dependencies", deny::run)?;

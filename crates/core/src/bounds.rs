@@ -29,6 +29,8 @@ pub const TEXT_CHARS: usize = 1_000;
 pub const JSON_BYTES: usize = 64 * 1024;
 /// Elements of a list that declares no bound of its own.
 pub const LIST_ITEMS: usize = 1_000;
+/// Patterns of one file. Compiling one takes milliseconds at worst, and no shipped file has more than one.
+pub const PATTERNS: usize = 32;
 /// Records one operation may touch; beyond it the operation is refused whole.
 pub const RECORDS_PER_OPERATION: usize = 100_000;
 /// The longest wait that a worker's `retry_after` can ask for; a longer one is cut, so that no sum overflows.

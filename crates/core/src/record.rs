@@ -165,9 +165,9 @@ impl Actor {
         self.roles.iter().any(|own| **own == *role)
     }
 
-    /// A key with no role but `viewer` may look only.
+    /// A key with no role but `viewer` may look only. The author of a signed operation has capabilities instead.
     pub fn may_write(&self) -> bool {
-        self.roles.iter().any(|role| **role != *"viewer")
+        self.user || !self.capabilities.is_empty() || self.roles.iter().any(|role| **role != *"viewer")
     }
 }
 

@@ -7,7 +7,9 @@ use uuid::Uuid;
 
 use crate::time::{Duration, Time};
 
-/// The public name of a record: a `UUIDv7`.
+/// The public name of a record: a `UUIDv7`. Aligned like all else that a [`Value`] may hold, so that values are copied by
+/// words and not by bytes.
+#[repr(align(8))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RecordId(pub Uuid);

@@ -63,15 +63,15 @@ fn replay(target: Target, mutations: u32) {
 
 #[test]
 fn lifecycle_files() {
-    replay(Target::LifecycleFile, 5);
+    replay(Target::LifecycleFile, 20);
 }
 
 #[test]
 fn expressions() {
-    replay(Target::Expression, 20);
+    replay(Target::Expression, 40);
 }
 
 #[test]
 fn operations() {
-    replay(Target::Decide, 5);
+    replay(Target::Decide, 25);
 }

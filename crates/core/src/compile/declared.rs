@@ -31,7 +31,7 @@ const METADATA: [&str; 12] = [
 ];
 /// A pattern is compiled once, but its automaton must stay small.
 const PATTERN_BYTES: usize = 1_000;
-const PATTERN_AUTOMATON_BYTES: usize = 1 << 20;
+const PATTERN_AUTOMATON_BYTES: usize = 256 * 1024;
 
 /// What declarations are read against.
 pub(super) struct Declarer<'a> {

@@ -126,7 +126,11 @@ impl<'a> Run<'a> {
         }
         let (owner, payload) = (Arc::clone(&record.owner), record.payload);
         let entered = row.to.is_some() && !record.lifecycle.rows(EventKind::Enter).is_empty();
-        self.draft.put(record)?;
+        if before.is_some() {
+            self.draft.put(record)?;
+        } else {
+            self.draft.put_new(record);
+        }
         let taken = self.draft.note_row(id, &event.name, number);
 
         for spawn in plan.spawn {

@@ -226,6 +226,19 @@ impl<'a> Draft<'a> {
         }
         let before = self.stored(id)?.cloned();
         self.note_links(ref_changes(before.as_deref(), &record), &record);
+        self.add(before, record);
+        Ok(())
+    }
+
+    /// A record that did not exist. Nothing is looked up: an id that a caller gave was looked for before, and one made from
+    /// the operation's seed is new, or the store's primary key says otherwise.
+    pub(super) fn put_new(&mut self, record: Record) {
+        self.note_links(ref_changes(None, &record), &record);
+        self.add(None, record);
+    }
+
+    fn add(&mut self, before: Option<Arc<Record>>, record: Record) {
+        let id = record.id;
         self.entries.push(Entry { before, after: Arc::new(record), rows: Vec::new() });
         if self.entries.len() == SCANNED + 1 {
             self.index = self.entries.iter().enumerate().map(|(at, entry)| (entry.after.id, at)).collect();
@@ -233,7 +246,6 @@ impl<'a> Draft<'a> {
             self.index.insert(id, self.entries.len() - 1);
         }
         self.undo.push(Undo::Inserted);
-        Ok(())
     }
 
     /// Change a record's execution in place: only between rows, where nothing is gone back behind.
@@ -401,7 +413,7 @@ fn dangling() -> Halt {
 
 fn stop(halt: Halt) -> Stop {
     match halt {
-        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, |key| Stop::Missing(Box::new(key))),
+        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, Stop::Missing),
         Halt::Due(ids) => ids.into_iter().next().map_or_else(wrong, Stop::Due),
         Halt::Later(time) => Stop::Later(time),
         Halt::Fault(fault) => Stop::Fault(fault),

@@ -28,7 +28,7 @@ pub(super) type Step<T> = Result<T, Halt>;
 impl From<Stop> for Halt {
     fn from(stop: Stop) -> Self {
         match stop {
-            Stop::Missing(key) => Self::Missing(vec![*key]),
+            Stop::Missing(key) => Self::Missing(vec![key]),
             Stop::Due(id) => Self::Due(vec![id]),
             Stop::Later(time) => Self::Later(time),
             Stop::Fault(fault) => Self::Fault(fault),

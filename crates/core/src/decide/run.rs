@@ -23,6 +23,11 @@ use crate::value::RecordId;
 ///
 /// The same arguments always give the same answer; replay, recovery and simulation call it as live traffic does.
 pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operation, now: Time) -> Decision {
+    // INV-9: what only the engine may say is judged here too. Refused like a record that is not there, and never by
+    // setting the record aside.
+    if is_engine_call(&operation.call) && !operation.actor.has_role("engine") {
+        return Decision::Refusal(not_found("time"));
+    }
     let mut now = now;
     loop {
         let mut run = Run::new(Draft::new(definitions, snapshot, operation, now));
@@ -151,7 +156,7 @@ impl Run<'_> {
         }
         let occasion = Occasion { caller: Caller::Key(token), given, ..engine_event(event) };
         match self.fire(id, occasion)? {
-            Ok(_) => self.follow_up(0),
+            Ok(()) => self.follow_up(0),
             Err(NotTaken::State) => {
                 no(409, "wrong_state", format!("`{event}` is not taken in {}", record.state_name()))
             }

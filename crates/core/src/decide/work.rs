@@ -277,13 +277,7 @@ impl Run<'_> {
     }
 
     /// One of the engine's own events, which a sound lifecycle always takes.
-    fn must_take(
-        &mut self,
-        id: RecordId,
-        event: &str,
-        result: &[Value],
-        error: Option<&WorkError>,
-    ) -> Step<()> {
+    fn must_take(&mut self, id: RecordId, event: &str, result: &[Value], error: Option<&WorkError>) -> Step<()> {
         match self.fire(id, Occasion { result, error, ..engine_event(event) })? {
             Ok(()) => Ok(()),
             Err(reason) => {

@@ -35,5 +35,5 @@ pub fn compile_knowing(
 
 /// The value of an expression.
 pub fn eval(expr: &Expr, env: &Env) -> Result<Value, Stop> {
-    Machine::new(env).run(expr).map(Cow::into_owned)
+    Machine::new(env).run(expr).map(Cow::into_owned).map_err(|stop| *stop)
 }

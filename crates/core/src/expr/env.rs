@@ -37,8 +37,8 @@ pub struct Env<'a> {
 /// Why an evaluation gave no value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
-    /// Not loaded yet. Boxed, because every step of an evaluation hands back something of this size.
-    Missing(Box<Key>),
+    /// Not loaded yet.
+    Missing(Key),
     /// Has a due timer, or a lease that has run out, which must be dealt with first.
     Due(RecordId),
     /// Was logged later than the operation's `now`: decide again with `now` there.

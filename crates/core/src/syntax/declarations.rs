@@ -126,7 +126,7 @@ impl Reader<'_> {
             constant: self.literal_at(table, "const"),
             min: self.bound_at(table, "min"),
             max: self.bound_at(table, "max"),
-            pattern: self.text_at(table, "pattern"),
+            pattern: self.pattern_at(table),
         })
     }
 

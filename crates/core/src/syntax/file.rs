@@ -58,7 +58,7 @@ pub(crate) fn parse(index: u32, file: &File, out: &mut Vec<Diagnostic>) -> Optio
     if !errors.is_empty() {
         return None;
     }
-    let mut reader = Reader { file: index, source: &file.text, out };
+    let mut reader = Reader { file: index, source: &file.text, patterns: 0, out };
     if let Some(deep) = document.get_ref().values().find_map(|node| too_deep(node, 1)) {
         let at = Span::new(index, deep);
         reader.report(

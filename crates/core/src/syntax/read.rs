@@ -24,6 +24,8 @@ pub(crate) struct Table<'t> {
 pub(crate) struct Reader<'a> {
     pub(crate) file: u32,
     pub(crate) source: &'a str,
+    /// Patterns read so far, against `bounds::PATTERNS`.
+    pub(crate) patterns: usize,
     pub(crate) out: &'a mut Vec<Diagnostic>,
 }
 
@@ -283,6 +285,18 @@ impl Reader<'_> {
     pub(crate) fn expression_at(&mut self, table: Table, key: &str) -> Option<Text> {
         let node = Self::get(table, key)?;
         self.expression(node, &format!("`{key}`"))
+    }
+
+    /// A pattern, unless the file has had its share of them.
+    pub(crate) fn pattern_at(&mut self, table: Table) -> Option<Text> {
+        let pattern = self.text_at(table, "pattern")?;
+        self.patterns += 1;
+        if self.patterns > bounds::PATTERNS {
+            let (at, what) = (pattern.at(), "patterns in this file");
+            self.at_most(self.patterns, bounds::PATTERNS, "too-many-entries", at, what);
+            return None;
+        }
+        Some(pattern)
     }
 
     /// `{ name = expression, … }`.

@@ -45,14 +45,14 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn number(&mut self, expr: &'a Expr) -> Result<i64, Stop> {
+    fn number(&mut self, expr: &'a Expr) -> Result<i64, Box<Stop>> {
         match *self.operand(expr)? {
             Value::Int(number) => Ok(number),
             _ => Err(fault(FaultKind::WrongType, expr.at)),
         }
     }
 
-    fn length(&mut self, expr: &'a Expr) -> Result<Duration, Stop> {
+    fn length(&mut self, expr: &'a Expr) -> Result<Duration, Box<Stop>> {
         match *self.operand(expr)? {
             Value::Duration(length) => Ok(length),
             _ => Err(fault(FaultKind::WrongType, expr.at)),

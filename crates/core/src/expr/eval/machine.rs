@@ -9,8 +9,9 @@ use crate::bounds;
 use crate::diagnostic::Span;
 use crate::value::Value;
 
-/// Borrowed where the value already lies somewhere.
-pub(super) type Got<'a> = Result<Cow<'a, Value>, Stop>;
+/// Borrowed where the value already lies somewhere. What stops an evaluation is boxed, because every node hands back
+/// something of this size.
+pub(super) type Got<'a> = Result<Cow<'a, Value>, Box<Stop>>;
 
 pub(in super::super) struct Machine<'a> {
     pub(super) env: &'a Env<'a>,
@@ -23,8 +24,8 @@ pub(in super::super) struct Machine<'a> {
 }
 
 #[cold]
-pub(super) fn fault(kind: FaultKind, at: Span) -> Stop {
-    Stop::Fault(Fault { kind, at })
+pub(super) fn fault(kind: FaultKind, at: Span) -> Box<Stop> {
+    Box::new(Stop::Fault(Fault { kind, at }))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands where an evaluation ends, which may fault")]
@@ -42,7 +43,7 @@ impl<'a> Machine<'a> {
         (!self.for_a_key).then(|| Self { for_a_key: true, ..Self::new(self.env) })
     }
 
-    pub(super) fn spend(&mut self, steps: usize, at: Span) -> Result<(), Stop> {
+    pub(super) fn spend(&mut self, steps: usize, at: Span) -> Result<(), Box<Stop>> {
         match self.steps_left.checked_sub(steps as u64) {
             Some(left) => {
                 self.steps_left = left;
@@ -92,7 +93,7 @@ impl<'a> Machine<'a> {
         if value.is_null() { Err(fault(FaultKind::Null, expr.at)) } else { Ok(value) }
     }
 
-    fn truth(&mut self, expr: &'a Expr) -> Result<bool, Stop> {
+    fn truth(&mut self, expr: &'a Expr) -> Result<bool, Box<Stop>> {
         match *self.operand(expr)? {
             Value::Bool(truth) => Ok(truth),
             _ => Err(fault(FaultKind::WrongType, expr.at)),

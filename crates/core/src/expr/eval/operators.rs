@@ -46,7 +46,7 @@ pub(super) fn binary<'a>(operator: Binary, one: &Value, other: &Value, at: Span)
 }
 
 /// Values of one kind that have an order.
-pub(super) fn order(one: &Value, other: &Value, at: Span) -> Result<Ordering, Stop> {
+pub(super) fn order(one: &Value, other: &Value, at: Span) -> Result<Ordering, Box<Stop>> {
     match (one, other) {
         (Value::Int(one), Value::Int(other)) => Ok(one.cmp(other)),
         (Value::Double(one), Value::Double(other)) => {

@@ -71,7 +71,7 @@ impl<'a> Machine<'a> {
             }
             Root::Answer { check, part } => match env.answers.get(usize::from(check)) {
                 Some(Some(answer)) => answer.get(usize::from(part)).map(Cow::Borrowed).ok_or_else(missing),
-                _ => Err(Stop::Unanswered(check)),
+                _ => Err(Box::new(Stop::Unanswered(check))),
             },
             Root::Lookup(index) => self.lookup(index, at),
             Root::Link(index) => {
