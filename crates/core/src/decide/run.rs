@@ -51,10 +51,8 @@ pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operat
                 Decision::NoOp(NoOp { subject, reason: NoOpReason::Holder, reads })
             }
             Halt::Refuse(refusal) if !is_engine_call(&operation.call) => Decision::Refusal(shown(snapshot, refusal)),
-            Halt::Refuse(refusal) => stuck(definitions, snapshot, operation, now, &refusal.reason),
-            Halt::Fault(fault) if marks_stuck(&operation.call) => {
-                stuck(definitions, snapshot, operation, now, &fault.kind.to_string())
-            }
+            Halt::Refuse(refusal) => stuck(run.draft, &refusal.reason),
+            Halt::Fault(fault) if marks_stuck(&operation.call) => stuck(run.draft, &fault.kind.to_string()),
             Halt::Fault(fault) => Decision::Refusal(shown(snapshot, faulted(&operation.call, &fault))),
         };
     }
@@ -294,7 +292,8 @@ fn marks_stuck(call: &Call) -> bool {
 }
 
 /// Set the record aside: readable, counted, and left alone by the engine until somebody's event moves it on.
-fn stuck(definitions: &Definitions, snapshot: &Snapshot, operation: &Operation, now: Time, why: &str) -> Decision {
+fn stuck(failed: Draft, why: &str) -> Decision {
+    let (definitions, snapshot, operation, now) = (failed.definitions, failed.snapshot, failed.operation, failed.now);
     let (Call::Due { record: id }
     | Call::Lost { record: id, .. }
     | Call::Lease { record: id, .. }
@@ -307,6 +306,8 @@ fn stuck(definitions: &Definitions, snapshot: &Snapshot, operation: &Operation, 
     // Looked for and not there: asking for it again would go on for ever.
     let Some(record) = snapshot.record(id) else { return Decision::Refusal(not_found("time")) };
     let mut draft = Draft::new(definitions, snapshot, operation, now);
+    // That it failed rests on all that was read on the way.
+    failed.into_parts().reads.into_iter().for_each(|key| draft.note_read(key));
     let mut aside = (**record).clone();
     aside.stuck = Some(why.into());
     let leased = aside

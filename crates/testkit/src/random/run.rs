@@ -72,10 +72,6 @@ pub fn run(
     let mut report = Report::default();
     for seed in seeds(theme, usual) {
         let files = lifecycles(seed, taste);
-        if std::env::var_os("ONCEWARD_TRACE").is_some() {
-            eprintln!("seed {seed}");
-            files.iter().for_each(|(name, text)| eprintln!("# {name}\n{text}"));
-        }
         let _running = Running { seed, files: &files };
         let (definitions, sound) = definitions(&files);
         let mut play = Play::new(definitions, sound, seed);
