@@ -39,7 +39,11 @@ fn the_state_that_decide_keeps_is_the_one_that_follows_from_the_executions() {
                 let Some(Value::Int(budget)) = record.field("budget") else { panic!("a job has a budget") };
                 let derived = job_state(*budget, &executions);
                 let kept = record.state_name();
-                assert_eq!(derived.name(), &**kept, "seed {seed}: kept {kept}, derived {derived:?} from {executions:#?}");
+                assert_eq!(
+                    derived.name(),
+                    &**kept,
+                    "seed {seed}: kept {kept}, derived {derived:?} from {executions:#?}"
+                );
                 *reached.entry(branch(*budget, &executions)).or_default() += 1;
             }
         }
@@ -113,13 +117,23 @@ fn operation(chance: &mut Chance, play: &Play, habit: Habit) -> Operation {
 
 fn call(chance: &mut Chance, play: &Play, habit: Habit) -> Call {
     let most = if habit == Habit::Yields { 1 } else { 8 };
-    let open: Vec<RecordId> =
-        play.records.iter().filter(|id| play.world.record(**id).is_some_and(|record| !record.is_final())).copied().collect();
+    let open: Vec<RecordId> = play
+        .records
+        .iter()
+        .filter(|id| play.world.record(**id).is_some_and(|record| !record.is_final()))
+        .copied()
+        .collect();
     if open.is_empty() || (play.records.len() < most && chance.yes(20)) {
         let budget = if habit == Habit::Yields { chance.between(20, 60) } else { chance.between(1, 6) };
         let mut fields = Map::new();
         fields.insert("budget".to_owned(), json!(budget));
-        return Call::Create(Create { lifecycle: "execution.job".into(), id: None, owner: None, fields, payload: None });
+        return Call::Create(Create {
+            lifecycle: "execution.job".into(),
+            id: None,
+            owner: None,
+            fields,
+            payload: None,
+        });
     }
     let from = if chance.yes(90) { &open } else { &play.records };
     let record = *chance.pick(from).expect("there is a record");

@@ -117,5 +117,9 @@ pub(super) fn most(chance: &mut Chance, plan: &Plan) -> String {
         Some(Limit::Ever) => chance.between(4, 12),
         _ => chance.between(1, 5),
     };
-    if plan.fields.flag && chance.yes(30) { format!("record.flag ? {number} : {}", number + 2) } else { number.to_string() }
+    if plan.fields.flag && chance.yes(30) {
+        format!("record.flag ? {number} : {}", number + 2)
+    } else {
+        number.to_string()
+    }
 }

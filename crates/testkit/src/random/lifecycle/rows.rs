@@ -109,7 +109,8 @@ impl<'a> Author<'a> {
     }
 
     fn refs(&self) -> Vec<&'static str> {
-        let all = [(self.plan.other.is_some(), "other"), (self.plan.many.is_some(), "many"), (self.plan.keyed, "handle")];
+        let all =
+            [(self.plan.other.is_some(), "other"), (self.plan.many.is_some(), "many"), (self.plan.keyed, "handle")];
         all.iter().filter(|(there, _)| *there).map(|(_, name)| *name).collect()
     }
 
@@ -215,7 +216,7 @@ impl<'a> Author<'a> {
 
     fn called(&mut self, event: &str, safe: bool) {
         let annotates = self.chance.yes(15);
-        for number in 0..1 + self.chance.below(3) {
+        for number in 0..=self.chance.below(3) {
             let row = if annotates && number == 0 { self.annotation(event, safe) } else { self.step(event, safe) };
             self.rows.push(row);
         }

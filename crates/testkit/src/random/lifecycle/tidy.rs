@@ -49,7 +49,8 @@ fn without_shadowed(rows: Vec<Row>) -> Vec<Row> {
         let (from, to) = parts(&row);
         let free = |state: &String| {
             !kept.iter().any(|earlier| {
-                let open = earlier.by.is_empty() || (!row.by.is_empty() && row.by.iter().all(|by| earlier.by.contains(by)));
+                let open =
+                    earlier.by.is_empty() || (!row.by.is_empty() && row.by.iter().all(|by| earlier.by.contains(by)));
                 let sure = earlier.require.is_empty() && earlier.input.is_empty();
                 let guard = earlier.when.is_none() || earlier.when == row.when;
                 let timed = earlier.after == row.after && earlier.at == row.at;
@@ -99,7 +100,8 @@ fn connect(chance: &mut Chance, plan: &Plan, rows: &mut Vec<Row>) {
         if from.is_empty() {
             continue;
         }
-        let mut row = Row::new(&format!("ev_{}", state.name.to_lowercase()), format!("{} -> {}", from.join(" | "), state.name));
+        let mut row =
+            Row::new(&format!("ev_{}", state.name.to_lowercase()), format!("{} -> {}", from.join(" | "), state.name));
         if plan.money && state.kind == Kind::Final {
             row.moves.push("{ from = \"hold\", to = \"user:{record.owner}\", amount = \"rest\" }".to_owned());
         }
