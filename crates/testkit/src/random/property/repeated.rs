@@ -1,7 +1,8 @@
 //! One question, one answer: however the world is kept, and however much of it is given.
 
-use onceward_core::decide::{Changes, Decision, Snapshot, decide};
+use onceward_core::decide::{Changes, Decision, Key, Snapshot, decide};
 use onceward_core::model::Definitions;
+use onceward_core::time::Time;
 
 use super::{Broken, Property, ensure};
 use crate::random::load::{Loader, answer_missing, only, reshuffled};
@@ -65,12 +66,21 @@ impl Property for Reads {
         // At the time that was decided on: an earlier one is passed over on the way there.
         let (reads, now) = match step.decision {
             Decision::Changes(changes) => (&changes.reads, changes.now),
-            Decision::NoOp(no_op) => (&no_op.reads, step.now),
+            Decision::NoOp(no_op) => (&no_op.reads, latest(step, &no_op.reads)),
             _ => return Ok(()),
         };
         let again = decide(step.definitions, &only(step.world, reads), step.operation, now);
         same("the keys that a decision names are all it reads", step.decision, &again, step)
     }
+}
+
+/// The time of a decision that does not tell it: not below the last logged time of any record it looked at.
+fn latest(step: &Step, reads: &[Key]) -> Time {
+    let logged = reads.iter().filter_map(|key| match key {
+        Key::Record(id) => step.world.record(*id).map(|record| record.updated_at),
+        _ => None,
+    });
+    logged.fold(step.now, Time::max)
 }
 
 /// Operations of a batch see each other through one partial snapshot, as if each had been saved and loaded.
