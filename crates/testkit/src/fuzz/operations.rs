@@ -61,8 +61,7 @@ fn actor(choices: &mut Choices) -> Actor {
     let id = *choices.pick(&["ann", "bob", "worker-1"]);
     let roles: &[&[&str]] =
         &[&["producer"], &["worker"], &["operator"], &["viewer"], &["producer", "pro"], &["moderator"], &[]];
-    let roles: &[&str] = choices.pick(roles);
-    Actor::new(id, roles)
+    Actor::new(id, roles[choices.below(roles.len())])
 }
 
 fn call(
