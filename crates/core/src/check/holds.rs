@@ -4,7 +4,7 @@
 use super::survey::Survey;
 use crate::diagnostic::Diagnostic;
 use crate::expr::Kind;
-use crate::model::{AccountRef, Amount, EventKind, Move, Row, StateIx};
+use crate::model::{AccountRef, Amount, EventKind, Move, Row, StateIx, StateSet};
 use crate::value::Value;
 
 /// How a hold came to be filled in a state: the row that did it or carried it here, and the state before.
@@ -95,8 +95,11 @@ fn left_behind(
 ) -> Diagnostic {
     let mut path = format!("({event}) `{}`", survey.name(to));
     let mut state = from;
-    // Each step goes to a state that was filled earlier, so the way back ends; where the hold was empty it began.
-    while let Some(at) = state {
+    // The way back ends where the hold was empty; that state may have been filled later, from here even, so it also ends
+    // where it comes round.
+    let mut seen = StateSet::default();
+    while let Some(at) = state.filter(|at| !seen.contains(*at)) {
+        seen = seen.with(at);
         path = format!("`{}` → {path}", survey.name(at));
         state = match filled[usize::from(at)] {
             Some(way) if way.from != Some(at) => {

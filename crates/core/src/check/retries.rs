@@ -1,4 +1,4 @@
-//! Whether retries end (EXE-11, FM-4): a failed job comes back only so often where every way back counts up a field
+//! Whether retries end (EXE-11): a failed job comes back only so often where every way back counts up a field
 //! that has a bound.
 
 use super::faults::{Counters, Flow, Shape, growth, judge_of, start, taken};

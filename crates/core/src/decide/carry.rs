@@ -15,7 +15,7 @@ use super::plan::{NotTaken, Occasion, Plan, PlannedCause, weigh};
 use super::timers;
 use super::work::end_execution;
 use crate::bounds;
-use crate::model::{Event, EventKind, Row, StateIx};
+use crate::model::{Event, EventKind, Row};
 use crate::record::{Abort, ExecutionStatus, Payload, Record};
 use crate::value::{RecordId, Value};
 
@@ -26,8 +26,9 @@ const DEPTH: usize = 16;
 pub(super) enum Task {
     /// Offer an event to a record; not taken is fine.
     Offer { record: RecordId, event: Arc<str>, input: Arc<[(Arc<str>, Value)]> },
-    /// The record was brought into this state.
-    Entered { record: RecordId, state: StateIx },
+    /// The record was brought into a state by the row that stands at this place among those it has taken.
+    /// `chain` counts the enter rows that led there one after another.
+    Entered { record: RecordId, row: usize, chain: usize },
 }
 
 /// One attempt at an operation.
@@ -37,11 +38,13 @@ pub(super) struct Run<'a> {
     depth: usize,
     /// Events offered so far, against `bounds::RECORDS_PER_OPERATION`.
     offered: usize,
+    /// Enter rows in a row, so far.
+    chain: usize,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(draft: Draft<'a>) -> Self {
-        Self { draft, tasks: Vec::new(), depth: 0, offered: 0 }
+        Self { draft, tasks: Vec::new(), depth: 0, offered: 0, chain: 0 }
     }
 
     pub(super) fn open_tasks(&self) -> usize {
@@ -108,8 +111,8 @@ impl<'a> Run<'a> {
         if kind == EventKind::Called {
             record.stuck = None;
         }
+        // A commit that stays holds the record from here on, so that nothing it causes can move it away.
         if let (EventKind::Commit, None, Some(execution)) = (kind, row.to, &mut record.execution) {
-            // Before anything follows from the row: whatever comes back to this record must find it closed.
             execution.finish_moves = true;
         }
         keys::update(&mut self.draft, before.map(|record| &**record), &record, occasion.event)?;
@@ -122,13 +125,13 @@ impl<'a> Run<'a> {
             self.draft.audit.push(AuditEntry { record: Some(id), tag: Arc::clone(tag) });
         }
         let (owner, payload) = (Arc::clone(&record.owner), record.payload);
-        let has_enter_rows = !record.lifecycle.rows(EventKind::Enter).is_empty();
+        let entered = row.to.is_some() && !record.lifecycle.rows(EventKind::Enter).is_empty();
         if before.is_some() {
             self.draft.put(record)?;
         } else {
             self.draft.put_new(record);
         }
-        self.draft.note_row(id, &event.name, number);
+        let taken = self.draft.note_row(id, &event.name, number);
 
         for spawn in plan.spawn {
             let payload = if spawn.same_payload { payload } else { None };
@@ -146,8 +149,8 @@ impl<'a> Run<'a> {
                 return Ok(false);
             }
         }
-        if let (Some(state), true) = (row.to, has_enter_rows) {
-            self.tasks.push(Task::Entered { record: id, state });
+        if entered {
+            self.tasks.push(Task::Entered { record: id, row: taken, chain: self.chain });
         }
         for cause in plan.cascade.into_iter().rev() {
             self.offered += cause.targets.len();
@@ -163,7 +166,7 @@ impl<'a> Run<'a> {
     }
 
     /// Into a state: the clock of its timers starts, a lease that is not part of the move ends.
-    fn enter(&mut self, record: &mut Record, to: StateIx, kind: EventKind) {
+    fn enter(&mut self, record: &mut Record, to: crate::model::StateIx, kind: EventKind) {
         let leaves_lease = kind != EventKind::Lease
             && record.execution.as_ref().is_some_and(|execution| {
                 matches!(execution.status, ExecutionStatus::Leased | ExecutionStatus::InProgress)
@@ -258,7 +261,17 @@ impl<'a> Run<'a> {
             }
             match task {
                 Task::Offer { record, event, input } => self.offer(record, &event, &input)?,
-                Task::Entered { record, state } => self.entered(record, state)?,
+                Task::Entered { record, row, chain } => {
+                    // The checker allows no circle of enter rows; should one come here unchecked, it ends.
+                    if chain > bounds::STATES {
+                        let record = self.draft.expect(record)?;
+                        let reason = "its enter rows go round in a circle";
+                        return Err(Halt::Refuse(refusal(&record, "enter", 409, "endless_enter", reason)));
+                    }
+                    self.chain = chain + 1;
+                    self.entered(record, row)?;
+                    self.chain = 0;
+                }
             }
         }
         Ok(())
@@ -276,9 +289,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn entered(&mut self, id: RecordId, state: StateIx) -> Step<()> {
-        // Something that the row caused may have moved the record on; then that move has brought its own task.
-        if self.draft.expect(id)?.state != state {
+    fn entered(&mut self, id: RecordId, row: usize) -> Step<()> {
+        // What the row caused may have moved the record on meanwhile; its newer state has had its own turn.
+        if self.draft.has_moved_since(id, row) {
             return Ok(());
         }
         self.fire(id, engine_event("enter")).map(drop)

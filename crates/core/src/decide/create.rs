@@ -64,7 +64,14 @@ impl Run<'_> {
         if let Err(reason) = payload_fits(lifecycle.payload, payload) {
             return Ok(Err(NotTaken::Input(reason)));
         }
-        let id = id.unwrap_or_else(|| self.draft.new_id());
+        let id = match id {
+            Some(id) => id,
+            None => self.draft.new_id(),
+        };
+        // An operation that is decided again after it was saved must not make its record anew over the old one.
+        if self.draft.stored(id)?.is_some() {
+            return Err(Halt::Refuse(refusal_of_call("create", 409, "id_taken", "a record has this id already")));
+        }
         let record = self.newborn(&lifecycle, id, owner, payload);
         let occasion = Occasion { event: "create", caller, given, result: &[], error: None, creating: true };
         let mut best = NotTaken::State;

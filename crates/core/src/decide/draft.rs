@@ -260,12 +260,23 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Note that a row was taken; the record was put before.
-    pub(super) fn note_row(&mut self, id: RecordId, event: &Arc<str>, row: usize) {
-        if let Some(at) = self.place_of(id) {
-            // A row's number fits: bounds::ROWS.
-            self.entries[at].rows.push((Arc::clone(event), u16::try_from(row).unwrap_or(u16::MAX)));
-        }
+    /// Note that a row was taken; the record was put before. The row's place among those that the record has taken.
+    pub(super) fn note_row(&mut self, id: RecordId, event: &Arc<str>, row: usize) -> usize {
+        let Some(at) = self.place_of(id) else { return 0 };
+        let rows = &mut self.entries[at].rows;
+        // A row's number fits: bounds::ROWS.
+        rows.push((Arc::clone(event), u16::try_from(row).unwrap_or(u16::MAX)));
+        rows.len() - 1
+    }
+
+    /// Whether a row after that place has brought the record into another state, or into the same one again.
+    pub(super) fn has_moved_since(&self, id: RecordId, place: usize) -> bool {
+        let Some(at) = self.place_of(id) else { return false };
+        let entry = &self.entries[at];
+        entry.rows[place + 1..].iter().any(|(event, row)| {
+            let rows = entry.after.lifecycle.event(event).map_or(&[][..], |event| &event.rows);
+            rows.get(usize::from(*row)).is_some_and(|row| row.to.is_some())
+        })
     }
 
     fn note_links(&mut self, changes: Vec<RefChange>, after: &Record) {

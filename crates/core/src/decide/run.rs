@@ -51,10 +51,8 @@ pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operat
                 Decision::NoOp(NoOp { subject, reason: NoOpReason::Holder, reads })
             }
             Halt::Refuse(refusal) if !is_engine_call(&operation.call) => Decision::Refusal(shown(snapshot, refusal)),
-            Halt::Refuse(refusal) => stuck(definitions, snapshot, operation, now, &refusal.reason),
-            Halt::Fault(fault) if marks_stuck(&operation.call) => {
-                stuck(definitions, snapshot, operation, now, &fault.kind.to_string())
-            }
+            Halt::Refuse(refusal) => stuck(run.draft, &refusal.reason),
+            Halt::Fault(fault) if marks_stuck(&operation.call) => stuck(run.draft, &fault.kind.to_string()),
             Halt::Fault(fault) => Decision::Refusal(shown(snapshot, faulted(&operation.call, &fault))),
         };
     }
@@ -188,13 +186,15 @@ impl Run<'_> {
                 self.fail(id, Token(record.attempt), &report("lost", "the lease ran out"), "lost").map(drop)
             }
             Some(Due::Timers) => {
-                // The timers that are due are spent, whether or not a row takes them: one that is not taken would
-                // otherwise be due for ever.
+                // The timers that were due first are spent, whether or not a row takes them: one that is not taken
+                // would otherwise be due for ever. Later ones have their turn after it, so that the outcome does not
+                // hang on how late the engine comes.
+                let Some(first) = record.timers.iter().map(|timer| timer.due).min() else { return Ok(()) };
                 let mut spent = (*record).clone();
-                spent.timers.retain(|timer| timer.due > now);
+                spent.timers.retain(|timer| timer.due > first);
                 self.draft.put(spent)?;
                 let due: Vec<u16> =
-                    record.timers.iter().filter(|timer| timer.due <= now).map(|timer| timer.row).collect();
+                    record.timers.iter().filter(|timer| timer.due == first).map(|timer| timer.row).collect();
                 // Not taken is no refusal here: the timers were there to offer the event.
                 let _ = self.fire_timers(id, &due)?;
                 self.follow_up(0)
@@ -225,7 +225,9 @@ fn answer(draft: Draft, outcome: Outcome, now: Time) -> Decision {
     let mut records = Vec::with_capacity(entries.len());
     let mut executions = Vec::new();
     for entry in entries {
-        if entry.before.as_deref().is_some_and(|before| same(before, &entry.after)) {
+        // A row that moves money between named accounts changes something, and its record's log must tell of it.
+        let paid = moves.iter().any(|paid| paid.cause == entry.after.id);
+        if !paid && entry.before.as_deref().is_some_and(|before| same(before, &entry.after)) {
             continue;
         }
         let mut after = entry.after;
@@ -290,7 +292,8 @@ fn marks_stuck(call: &Call) -> bool {
 }
 
 /// Set the record aside: readable, counted, and left alone by the engine until somebody's event moves it on.
-fn stuck(definitions: &Definitions, snapshot: &Snapshot, operation: &Operation, now: Time, why: &str) -> Decision {
+fn stuck(failed: Draft, why: &str) -> Decision {
+    let (definitions, snapshot, operation, now) = (failed.definitions, failed.snapshot, failed.operation, failed.now);
     let (Call::Due { record: id }
     | Call::Lost { record: id, .. }
     | Call::Lease { record: id, .. }
@@ -303,6 +306,8 @@ fn stuck(definitions: &Definitions, snapshot: &Snapshot, operation: &Operation, 
     // Looked for and not there: asking for it again would go on for ever.
     let Some(record) = snapshot.record(id) else { return Decision::Refusal(not_found("time")) };
     let mut draft = Draft::new(definitions, snapshot, operation, now);
+    // That it failed rests on all that was read on the way.
+    failed.into_parts().reads.into_iter().for_each(|key| draft.note_read(key));
     let mut aside = (**record).clone();
     aside.stuck = Some(why.into());
     let leased = aside

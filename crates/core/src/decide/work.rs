@@ -39,7 +39,7 @@ enum Standing {
 }
 
 impl Run<'_> {
-    /// EXE-5: one worker owns the job until the lease expires.
+    /// EXE-5: from here to the end of its lease the job is this worker's alone.
     pub(super) fn lease(&mut self, id: RecordId, worker: &Arc<str>, lease: Option<Duration>, start: bool) -> Step<()> {
         let record = self.subject(id, "lease")?;
         let no = |status, code, reason: &str| Err(Halt::Refuse(refusal(&record, "lease", status, code, reason)));
@@ -302,7 +302,9 @@ impl Run<'_> {
                 None if self.draft.snapshot.complete => None,
                 None => return Err(Halt::Missing(vec![Key::Queue(queue)])),
             };
-            if first.is_some_and(|first| first != record.id) {
+            if let Some(first) = first.filter(|first| *first != record.id) {
+                // Brought up to date first: a timer of its own may have ended it.
+                self.draft.find(first)?;
                 let reason = "an older job of the same key is not finished";
                 return Err(Halt::Refuse(refusal(record, "lease", 409, "not_first", reason)));
             }

@@ -86,7 +86,7 @@ fn a_failure_that_stays_must_be_ready_again() {
     assert_eq!(found(&[&text, super::house::THING]), Vec::<&str>::new(), "{text}");
 }
 
-/// EXE-11, FM-4: retries that are counted up to a bound end; others may not.
+/// EXE-11: retries that are counted up to a bound end; others may not.
 #[test]
 fn retries_end_where_they_are_counted() {
     warned(

@@ -67,7 +67,11 @@ fn call(chance: &mut Chance, play: &Play) -> Call {
             })
         }
         77..=81 => with_token(chance, play, is_committed, |record, token, _| Call::Finish { record, token }),
-        82..=90 => with_token(chance, play, is_running, |record, token, chance| Call::Fail { record, token, error: error(chance) }),
+        82..=90 => with_token(chance, play, is_running, |record, token, chance| Call::Fail {
+            record,
+            token,
+            error: error(chance),
+        }),
         91..=93 => with_token(chance, play, is_running, |record, token, _| Call::Yield { record, token }),
         94..=96 => with_token(chance, play, is_live, |record, token, _| Call::Lost { record, token }),
         _ => Call::Due { record: choose(chance, play, |_| true) },

@@ -64,7 +64,9 @@ pub fn answer_missing(
 /// A snapshot with these keys and no others.
 pub fn only(world: &Snapshot, keys: &[Key]) -> Snapshot {
     let (loader, mut partial) = (Loader { world }, Snapshot::default());
-    keys.iter().for_each(|key| loader.load(&mut partial, key));
+    for key in keys {
+        loader.load(&mut partial, key);
+    }
     partial
 }
 

@@ -1,6 +1,7 @@
 //! Decisions and worlds as text that can be compared: all of them, but for the lifecycles that records carry.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use onceward_core::decide::{Changes, Decision, Snapshot};
 use onceward_core::record::Record;
@@ -52,9 +53,9 @@ pub fn changes(changes: &Changes) -> String {
     let mut out = format!("now {now} subject {subject} stop {stop} {heartbeat:?}\n");
     for change in records {
         let before = change.before.as_ref().map(|before| before.version);
-        out.push_str(&format!("{before:?} -> {} by {:?}\n", record(&change.after), change.rows));
+        let _ = writeln!(out, "{before:?} -> {} by {:?}", record(&change.after), change.rows);
     }
-    out.push_str(&format!("{uniques:?}\n{counts:?}\n{moves:?}\n{executions:?}\n{effects:?}\n{payloads:?}\n{audit:?}\n"));
+    let _ = writeln!(out, "{uniques:?}\n{counts:?}\n{moves:?}\n{executions:?}\n{effects:?}\n{payloads:?}\n{audit:?}");
     out
 }
 

@@ -174,19 +174,25 @@ impl Play {
         }
     }
 
-    fn look(&self, operation: &Operation, now: Time, decision: &Decision, properties: &mut [Box<dyn Property>]) -> Result<(), Broken> {
-        let step = Step {
-            definitions: &self.definitions,
-            sound: self.sound,
-            world: &self.world,
-            operation,
-            now,
-            decision,
-        };
+    fn look(
+        &self,
+        operation: &Operation,
+        now: Time,
+        decision: &Decision,
+        properties: &mut [Box<dyn Property>],
+    ) -> Result<(), Broken> {
+        let step =
+            Step { definitions: &self.definitions, sound: self.sound, world: &self.world, operation, now, decision };
         properties.iter_mut().try_for_each(|property| property.before(&step))
     }
 
-    fn conclude(&mut self, operation: Operation, now: Time, decision: Decision, properties: &mut [Box<dyn Property>]) -> Result<Said, Broken> {
+    fn conclude(
+        &mut self,
+        operation: Operation,
+        now: Time,
+        decision: Decision,
+        properties: &mut [Box<dyn Property>],
+    ) -> Result<Said, Broken> {
         let said = match decision {
             Decision::Changes(changes) => {
                 self.world.apply(&changes);
@@ -212,8 +218,13 @@ impl Play {
                 return Ok(Said::Endless);
             }
             Decision::Missing(keys) => {
-                return Err(Broken::new("a whole world lacks nothing", format!("{keys:?} missing for {:?}", operation.call)));
+                return Err(Broken::new(
+                    "a whole world lacks nothing",
+                    format!("{keys:?} missing for {:?}", operation.call),
+                ));
             }
+            // A careless row of the engine's asks the outside, and the engine does not answer.
+            Decision::Ask(_) if !self.sound => return Ok(Said::Endless),
             Decision::Ask(questions) => {
                 return Err(Broken::new("the engine's own events ask nobody", format!("{questions:?}")));
             }

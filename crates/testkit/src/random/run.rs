@@ -37,7 +37,9 @@ pub fn seeds(theme: &str, usual: u64) -> Vec<u64> {
         return vec![seed];
     }
     // FNV-1a: themes start far from each other.
-    let start = theme.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let start = theme
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let start = start.wrapping_add(number("ONCEWARD_BASE").unwrap_or(0)) >> 16;
     (0..cases(usual)).map(|case| start + case).collect()
 }

@@ -2,6 +2,7 @@
 
 mod budget;
 mod commit;
+mod derived;
 mod leases;
 mod matrix;
 mod outside;

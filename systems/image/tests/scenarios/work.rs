@@ -155,7 +155,7 @@ fn only_moderation_blocks() {
     stage.fire(id, "block", &user_role("mo", "moderator")).wrong_state("failed", "block");
 }
 
-/// IMG-8: completed, rejected and `dead_letter` are final, whatever is tried.
+/// IMG-8: nothing leads out of the three ends, whatever is tried.
 #[test]
 fn final_is_final() {
     let mut stage = stage();

@@ -7,7 +7,6 @@ use crate::random::Chance;
 
 /// The row that is being written.
 #[derive(Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact about one row")]
 pub(super) struct Deed<'a> {
     pub(super) plan: &'a Plan,
     pub(super) plans: &'a [Plan],
@@ -59,7 +58,11 @@ impl Deed<'_> {
             return;
         }
         let amount = |chance: &mut Chance| {
-            if self.plan.fields.bounded && chance.yes(40) { "record.bounded".to_owned() } else { chance.between(1, 9).to_string() }
+            if self.plan.fields.bounded && chance.yes(40) {
+                "record.bounded".to_owned()
+            } else {
+                chance.between(1, 9).to_string()
+            }
         };
         if chance.yes(15) {
             let amount = amount(chance);
@@ -68,7 +71,9 @@ impl Deed<'_> {
         if !safe && chance.yes(40) {
             let amount = amount(chance);
             let entry = match chance.below(4) {
-                0 if !self.in_final => format!("{{ from = \"user:{{record.owner}}\", to = \"hold\", amount = \"{amount}\", short = \"402 poor\" }}"),
+                0 if !self.in_final => format!(
+                    "{{ from = \"user:{{record.owner}}\", to = \"hold\", amount = \"{amount}\", short = \"402 poor\" }}"
+                ),
                 1 => format!("{{ from = \"hold\", to = \"fee\", amount = \"{amount}\" }}"),
                 2 => format!("{{ from = \"user:{{record.owner}}\", to = \"fee\", amount = \"{amount}\" }}"),
                 _ if !self.in_final => format!("{{ from = \"world\", to = \"hold\", amount = \"{amount}\" }}"),
@@ -89,9 +94,10 @@ impl Deed<'_> {
             let back = child.other == Some(self.plan.index) && chance.yes(70);
             let fields = if back { ", fields = { other = \"record.id\" }" } else { "" };
             let owner = if chance.yes(15) { ", owner = \"actor.id\"" } else { "" };
-            let condition = match chance.yes(20) {
-                true => format!(", if = \"{}\"", guard::condition(chance, self.plan, self.place)),
-                false => String::new(),
+            let condition = if chance.yes(20) {
+                format!(", if = \"{}\"", guard::condition(chance, self.plan, self.place))
+            } else {
+                String::new()
             };
             row.spawn.push(format!("{{ lifecycle = \"{}\"{fields}{owner}{condition} }}", child.name));
         }

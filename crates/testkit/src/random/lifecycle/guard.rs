@@ -85,7 +85,8 @@ pub(super) fn assignment(chance: &mut Chance, plan: &Plan, place: Place) -> Opti
         6 if fields.moment => {
             let delay = match (place, fields.delay) {
                 (Place::Fail, _) if chance.yes(50) => "max(duration('2s'), error.retryAfter)".to_owned(),
-                (_, true) if chance.yes(40) => "record.delay".to_owned(),
+                // A duration that callers give has no bound, so the sum may lie beyond all time.
+                (_, true) if chance.yes(plan.careless) => "record.delay".to_owned(),
                 _ => chance.word(&["duration('10s')", "backoff(record.count, '1s', 2, '5m')"]).to_owned(),
             };
             ("moment", if chance.yes(15) { "null".to_owned() } else { format!("now + {delay}") })
@@ -103,7 +104,8 @@ pub(super) fn assignment(chance: &mut Chance, plan: &Plan, place: Place) -> Opti
 pub(super) fn delay(chance: &mut Chance, plan: &Plan) -> String {
     match chance.below(5) {
         0 => "backoff(record.count, '1s', 2, '1m')".to_owned(),
-        1 if plan.fields.delay => "record.delay".to_owned(),
+        1 if plan.fields.delay && chance.yes(plan.careless) => "record.delay".to_owned(),
+        1 if plan.fields.flag => "record.flag ? duration('2s') : duration('20s')".to_owned(),
         2 if plan.jitter => "duration('1s') + jitter('2s')".to_owned(),
         _ => chance.word(&["1s", "5s", "30s", "10m"]).to_owned(),
     }
@@ -115,5 +117,9 @@ pub(super) fn most(chance: &mut Chance, plan: &Plan) -> String {
         Some(Limit::Ever) => chance.between(4, 12),
         _ => chance.between(1, 5),
     };
-    if plan.fields.flag && chance.yes(30) { format!("record.flag ? {number} : {}", number + 2) } else { number.to_string() }
+    if plan.fields.flag && chance.yes(30) {
+        format!("record.flag ? {number} : {}", number + 2)
+    } else {
+        number.to_string()
+    }
 }

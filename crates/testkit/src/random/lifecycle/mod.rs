@@ -6,6 +6,7 @@ mod plan;
 mod row;
 mod rows;
 mod text;
+mod tidy;
 
 pub use plan::Taste;
 
@@ -20,7 +21,8 @@ pub fn lifecycles(seed: u64, taste: Taste) -> Vec<(String, String)> {
         .map(|plan| {
             let mut own = chance.fork();
             let rows = rows::rows(&mut own, plan, &plans);
-            (format!("{}.toml", plan.name), text::file(&mut own, plan, &plans, &rows))
+            let (plan, rows) = tidy::tidy(&mut own, plan, rows);
+            (format!("{}.toml", plan.name), text::file(&mut own, &plan, &plans, &rows))
         })
         .collect()
 }

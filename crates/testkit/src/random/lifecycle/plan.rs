@@ -189,7 +189,7 @@ fn states(chance: &mut Chance, work: bool, tiny: bool) -> Vec<State> {
     for number in 0..some(chance, 2) {
         add(format!("late{number}"), if chance.yes(50) { Kind::Rest } else { Kind::Timed }, true);
     }
-    for number in 0..1 + chance.below(if tiny { 1 } else { 3 }) {
+    for number in 0..=chance.below(if tiny { 1 } else { 3 }) {
         add(format!("END{number}"), Kind::Final, true);
     }
     states

@@ -40,6 +40,17 @@ impl<'a> Author<'a> {
         self.chance.pick(&fitting).copied().unwrap_or(&self.plan.states[last])
     }
 
+    /// Where a timer may lead: anywhere but back.
+    fn elsewhere(&mut self, from: &State) -> &'a State {
+        for _ in 0..20 {
+            let to = self.target(Some(from));
+            if to.name != from.name {
+                return to;
+            }
+        }
+        &self.plan.states[self.plan.states.len() - 1]
+    }
+
     fn deed(&self, place: Place, safe: bool, to: Option<&State>) -> Deed<'a> {
         Deed {
             plan: self.plan,
@@ -98,7 +109,8 @@ impl<'a> Author<'a> {
     }
 
     fn refs(&self) -> Vec<&'static str> {
-        let all = [(self.plan.other.is_some(), "other"), (self.plan.many.is_some(), "many"), (self.plan.keyed, "handle")];
+        let all =
+            [(self.plan.other.is_some(), "other"), (self.plan.many.is_some(), "many"), (self.plan.keyed, "handle")];
         all.iter().filter(|(there, _)| *there).map(|(_, name)| *name).collect()
     }
 
@@ -169,7 +181,7 @@ impl<'a> Author<'a> {
                 self.push(row, Place::Engine, true, Some(&to).filter(|_| !stays), guarded);
             }
             if needed {
-                let to = self.target(Some(state)).clone();
+                let to = self.elsewhere(state).clone();
                 let mut row = Row::new("time", format!("{} -> {}", state.name, to.name));
                 row.after = Some(guard::delay(self.chance, self.plan));
                 self.push(row, Place::Engine, true, Some(&to), false);
@@ -204,7 +216,7 @@ impl<'a> Author<'a> {
 
     fn called(&mut self, event: &str, safe: bool) {
         let annotates = self.chance.yes(15);
-        for number in 0..1 + self.chance.below(3) {
+        for number in 0..=self.chance.below(3) {
             let row = if annotates && number == 0 { self.annotation(event, safe) } else { self.step(event, safe) };
             self.rows.push(row);
         }
@@ -236,7 +248,8 @@ impl<'a> Author<'a> {
         let to = self.target(latest).clone();
         let mut row = Row::new(event, if stays { names } else { format!("{names} -> {}", to.name) });
         if !safe {
-            row.by = self.callers();
+            // What other records require must be open to them.
+            row.by = if event == "asked" { self.records() } else { self.callers() };
             if self.chance.yes(40) {
                 row.take = self.taken(30);
             }
@@ -255,6 +268,14 @@ impl<'a> Author<'a> {
         }
         self.deed(Place::Called, safe, Some(&to).filter(|_| !stays)).fill(self.chance, &mut row);
         row
+    }
+
+    fn records(&mut self) -> Vec<&'static str> {
+        match self.chance.below(5) {
+            0 => vec!["record"],
+            1 => vec!["owner", "record"],
+            _ => Vec::new(),
+        }
     }
 
     fn callers(&mut self) -> Vec<&'static str> {

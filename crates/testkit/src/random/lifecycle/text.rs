@@ -93,9 +93,8 @@ fn links(out: &mut String, plan: &Plan, plans: &[Plan]) {
 }
 
 fn keys(out: &mut String, chance: &mut Chance, plan: &Plan) {
-    let names = |plan: &Plan| {
-        plan.living().iter().map(|state| format!("\"{}\"", state.name)).collect::<Vec<_>>().join(", ")
-    };
+    let names =
+        |plan: &Plan| plan.living().iter().map(|state| format!("\"{}\"", state.name)).collect::<Vec<_>>().join(", ");
     // A careless author counts in fewer states than he should, so that timers come into the set.
     let within = if chance.yes(plan.careless) {
         plan.living().first().map_or_else(String::new, |state| format!("\"{}\"", state.name))
@@ -114,7 +113,11 @@ fn keys(out: &mut String, chance: &mut Chance, plan: &Plan) {
             Limit::Per => "on = [\"owner\"], per = \"1m\", ".to_owned(),
             Limit::Ever => "on = [\"owner\"], ".to_owned(),
         };
-        let _ = write!(out, "\n[limit]\nfew = {{ {within}max = \"{}\", clash = \"429 too_many\" }}\n", guard::most(chance, plan));
+        let _ = write!(
+            out,
+            "\n[limit]\nfew = {{ {within}max = \"{}\", clash = \"429 too_many\" }}\n",
+            guard::most(chance, plan)
+        );
     }
 }
 

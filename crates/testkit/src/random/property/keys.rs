@@ -20,7 +20,9 @@ impl Property for Keys {
         self.uniques(definitions, world)?;
         for (key, holder) in &changes.uniques {
             if let Some(first) = self.permanent.get(key) {
-                ensure(*holder == Some(*first), "a permanent key stays with whoever had it first", || format!("{key:?}"))?;
+                ensure(*holder == Some(*first), "a permanent key stays with whoever had it first", || {
+                    format!("{key:?}")
+                })?;
             }
         }
         links(world)?;
@@ -37,9 +39,15 @@ impl Keys {
                     continue;
                 }
                 let Some(parts) = key_parts(record, &unique.on) else { continue };
-                let key = UniqueKey { lifecycle: Arc::clone(&record.lifecycle.name), unique: Arc::clone(&unique.name), parts };
+                let key = UniqueKey {
+                    lifecycle: Arc::clone(&record.lifecycle.name),
+                    unique: Arc::clone(&unique.name),
+                    parts,
+                };
                 let other = claimed.insert(key.clone(), record.id);
-                ensure(other.is_none(), "at most one holder of a key", || format!("{key:?}: {other:?} and {}", record.id))?;
+                ensure(other.is_none(), "at most one holder of a key", || {
+                    format!("{key:?}: {other:?} and {}", record.id)
+                })?;
                 let holder = world.uniques.get(&key).copied().flatten();
                 ensure(holder == Some(record.id), "a key is held by the record it belongs to", || {
                     format!("{key:?} is held by {holder:?}, belongs to {}", record.id)
@@ -54,9 +62,11 @@ impl Keys {
                 .get(&key.lifecycle)
                 .and_then(|lifecycle| lifecycle.uniques.iter().find(|unique| unique.name == key.unique))
                 .is_some_and(|unique| unique.within.is_none());
-            ensure(holder.is_none() || permanent || claimed.contains_key(key), "no key is held by nobody in its states", || {
-                format!("{key:?} {holder:?}")
-            })?;
+            ensure(
+                holder.is_none() || permanent || claimed.contains_key(key),
+                "no key is held by nobody in its states",
+                || format!("{key:?} {holder:?}"),
+            )?;
         }
         Ok(())
     }
@@ -68,11 +78,14 @@ fn links(world: &Snapshot) -> Result<(), Broken> {
         for (field, value) in record.lifecycle.fields.iter().zip(&record.fields) {
             let targets: Vec<RecordId> = match value {
                 Value::Ref(id) => vec![*id],
-                Value::List(items) => items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect(),
+                Value::List(items) => {
+                    items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect()
+                }
                 _ => continue,
             };
             for target in targets {
-                let key = LinkKey { target, lifecycle: Arc::clone(&record.lifecycle.name), field: Arc::clone(&field.name) };
+                let key =
+                    LinkKey { target, lifecycle: Arc::clone(&record.lifecycle.name), field: Arc::clone(&field.name) };
                 wanted.entry(key).or_default().insert(record.id);
             }
         }
@@ -94,7 +107,11 @@ fn queues(world: &Snapshot) -> Result<(), Broken> {
             wanted.entry(queue).or_default().insert((record.created_at, record.id));
         }
     }
-    let kept: BTreeMap<_, _> =
-        world.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(key, queue)| (key.clone(), queue.clone())).collect();
+    let kept: BTreeMap<_, _> = world
+        .queues
+        .iter()
+        .filter(|(_, queue)| !queue.is_empty())
+        .map(|(key, queue)| (key.clone(), queue.clone()))
+        .collect();
     ensure(kept == wanted, "a queue holds the unfinished jobs of its key", || format!("{kept:?}\n{wanted:?}"))
 }

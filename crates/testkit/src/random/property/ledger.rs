@@ -19,7 +19,9 @@ impl Property for Ledger {
                 Account::Named { asset, name } => (asset, definitions.is_outside(asset, name)),
                 Account::Hold { asset, .. } => (asset, false),
             };
-            ensure(may_owe || *balance >= 0, "no account below zero but the world's", || format!("{account:?} {balance}"))?;
+            ensure(may_owe || *balance >= 0, "no account below zero but the world's", || {
+                format!("{account:?} {balance}")
+            })?;
             *sums.entry(asset).or_default() += balance;
         }
         for (asset, sum) in sums {

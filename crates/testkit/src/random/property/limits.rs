@@ -24,14 +24,24 @@ impl Property for Limits {
                     let micros = changes.now.micros();
                     micros - micros.rem_euclid(per.micros())
                 });
-                let key = CountKey { lifecycle: Arc::clone(&record.lifecycle.name), limit: Arc::clone(&limit.name), parts, window };
+                let key = CountKey {
+                    lifecycle: Arc::clone(&record.lifecycle.name),
+                    limit: Arc::clone(&limit.name),
+                    parts,
+                    window,
+                };
                 *self.made.entry(key).or_default() += 1;
             }
         }
         let mut wanted = self.made.clone();
         for record in world.records.values().flatten() {
             let mut count = |limit: &Arc<str>, parts| {
-                let key = CountKey { lifecycle: Arc::clone(&record.lifecycle.name), limit: Arc::clone(limit), parts, window: None };
+                let key = CountKey {
+                    lifecycle: Arc::clone(&record.lifecycle.name),
+                    limit: Arc::clone(limit),
+                    parts,
+                    window: None,
+                };
                 *wanted.entry(key).or_default() += 1;
             };
             for limit in &record.lifecycle.limits {
@@ -48,6 +58,8 @@ impl Property for Limits {
         }
         let kept: BTreeMap<CountKey, u64> =
             world.counts.iter().filter(|(_, count)| **count > 0).map(|(key, count)| (key.clone(), *count)).collect();
-        ensure(kept == wanted, "limits count exactly what is there", || format!("{kept:?}\nwhere counting gives\n{wanted:?}"))
+        ensure(kept == wanted, "limits count exactly what is there", || {
+            format!("{kept:?}\nwhere counting gives\n{wanted:?}")
+        })
     }
 }

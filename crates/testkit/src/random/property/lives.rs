@@ -49,7 +49,11 @@ fn onward(before: &Record, after: &Record) -> Result<(), Broken> {
     ensure(after.version == before.version + 1, "a version for each operation that changes a record", who)?;
     ensure((before.attempt..=before.attempt + 1).contains(&after.attempt), "attempts grow, by one", who)?;
     ensure(after.updated_at >= before.updated_at, "the time of a record's log only grows", who)?;
-    ensure(after.created_at == before.created_at && after.owner == before.owner, "what a record is born with stays", who)?;
+    ensure(
+        after.created_at == before.created_at && after.owner == before.owner,
+        "what a record is born with stays",
+        who,
+    )?;
     ensure(after.payload == before.payload, "a payload never changes", who)?;
     ensure(before.started_at.is_none() || after.started_at == before.started_at, "a record starts once", who)?;
     if before.is_final() {

@@ -1,5 +1,7 @@
 //! A row whose require was not taken leaves nothing behind.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use onceward_core::decide::{Call, Changes, Decision, Snapshot, decide};
@@ -13,13 +15,14 @@ use crate::random::play::Step;
 /// Decides again with the rows that were undone taken out of the lifecycle: all that follows must be the same.
 #[derive(Debug, Default)]
 pub struct NoTrace {
-    /// Decisions that this could be tried on.
-    pub tried: u64,
+    /// Decisions that this could be tried on, counted by whoever asks.
+    pub tried: Rc<Cell<u64>>,
 }
 
 impl Property for NoTrace {
     fn before(&mut self, step: &Step) -> Result<(), Broken> {
-        let (Call::Fire { record, event, .. }, Decision::Changes(changes)) = (&step.operation.call, step.decision) else {
+        let (Call::Fire { record, event, .. }, Decision::Changes(changes)) = (&step.operation.call, step.decision)
+        else {
             return Ok(());
         };
         // Other records send `told` and `asked`; the rest only callers fire, so each of their rows is tried once.
@@ -33,13 +36,16 @@ impl Property for NoTrace {
         if undone.is_empty() {
             return Ok(());
         }
-        self.tried += 1;
+        self.tried.set(self.tried.get() + 1);
         let without = Arc::new(without(lifecycle, event, &undone));
         let mut definitions = step.definitions.clone();
         definitions.lifecycles.insert(Arc::clone(&without.name), Arc::clone(&without));
         let again = decide(&definitions, &relabelled(step.world, &without), step.operation, step.now);
         let Decision::Changes(again) = again else {
-            return Err(Broken::new("an undone row leaves no trace", format!("{:?} gives {again:?}", step.operation.call)));
+            return Err(Broken::new(
+                "an undone row leaves no trace",
+                format!("{:?} gives {again:?}", step.operation.call),
+            ));
         };
         let (first, second) = (outline::with_plain_ids(changes), outline::with_plain_ids(&again));
         ensure(first == second, "an undone row leaves no trace", || format!("{first}\nwithout it:\n{second}"))

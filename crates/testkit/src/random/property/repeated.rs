@@ -62,12 +62,13 @@ pub struct Reads;
 
 impl Property for Reads {
     fn before(&mut self, step: &Step) -> Result<(), Broken> {
-        let reads = match step.decision {
-            Decision::Changes(changes) => &changes.reads,
-            Decision::NoOp(no_op) => &no_op.reads,
+        // At the time that was decided on: an earlier one is passed over on the way there.
+        let (reads, now) = match step.decision {
+            Decision::Changes(changes) => (&changes.reads, changes.now),
+            Decision::NoOp(no_op) => (&no_op.reads, step.now),
             _ => return Ok(()),
         };
-        let again = decide(step.definitions, &only(step.world, reads), step.operation, step.now);
+        let again = decide(step.definitions, &only(step.world, reads), step.operation, now);
         same("the keys that a decision names are all it reads", step.decision, &again, step)
     }
 }

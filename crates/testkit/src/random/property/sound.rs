@@ -30,23 +30,23 @@ impl Property for Sound {
         let actor = &step.operation.actor;
         let works = ["worker", "operator", "engine"].iter().any(|role| actor.has_role(role));
         match &step.operation.call {
-            Call::Due { record } => {
-                ensure(step.world.record(*record).is_none(), "what is due is never refused", who)
-            }
+            Call::Due { record } => ensure(step.world.record(*record).is_none(), "what is due is never refused", who),
             Call::Lease { record, lease, .. } if works && is_leasable(step, *record, *lease) => {
                 ensure(matches!(&*refusal.code, "key_busy" | "not_first"), "what is leasable is leased", who)
             }
-            Call::Fail { record, token, .. } | Call::Yield { record, token } | Call::Lost { record, token } if works => {
+            Call::Fail { record, token, .. } | Call::Yield { record, token } | Call::Lost { record, token }
+                if works =>
+            {
                 ensure(!stands(step, *record, *token, is_running), "a failure is always taken", who)
             }
-            Call::Commit { record, token, .. } if works && stands(step, *record, *token, is_running) => ensure(
-                !matches!(&*refusal.code, "not_taken" | "fault"),
-                "a leased state answers its commit",
+            Call::Commit { record, token, .. } if works && stands(step, *record, *token, is_running) => {
+                ensure(!matches!(&*refusal.code, "not_taken" | "fault"), "a leased state answers its commit", who)
+            }
+            Call::Finish { record, token } if works => ensure(
+                !stands(step, *record, *token, |status| status == ExecutionStatus::Committed),
+                "a commit is always finished",
                 who,
             ),
-            Call::Finish { record, token } if works => {
-                ensure(!stands(step, *record, *token, |status| status == ExecutionStatus::Committed), "a commit is always finished", who)
-            }
             _ => Ok(()),
         }
     }
@@ -63,7 +63,7 @@ const fn is_running(status: ExecutionStatus) -> bool {
 
 fn is_leasable(step: &Step, record: RecordId, lease: Option<Duration>) -> bool {
     let fits = lease.is_none_or(|lease| lease > Duration::ZERO);
-    let free = |record: &&std::sync::Arc<Record>| {
+    let free = |record: &Record| {
         let ready = match record.lifecycle.states[usize::from(record.state)].ready {
             Ready::No => false,
             Ready::Yes => true,
@@ -74,5 +74,5 @@ fn is_leasable(step: &Step, record: RecordId, lease: Option<Duration>) -> bool {
         };
         ready && record.committed.is_none() && record.live_execution().is_none() && record.stuck.is_none()
     };
-    fits && step.world.record(record).filter(free).is_some()
+    fits && step.world.record(record).is_some_and(|record| free(record))
 }

@@ -32,7 +32,11 @@ impl Property for Tokens {
                 Some(old) => {
                     let onward = old.status == execution.status || forward(old.status, execution.status);
                     ensure(onward, "an execution goes forward only", || format!("{old:?} becomes {execution:?}"))?;
-                    ensure(old.id == execution.id && old.leased_at == execution.leased_at, "an execution stays itself", who)?;
+                    ensure(
+                        old.id == execution.id && old.leased_at == execution.leased_at,
+                        "an execution stays itself",
+                        who,
+                    )?;
                 }
             }
             let ended = !execution.status.is_live();
@@ -56,12 +60,21 @@ impl Property for Tokens {
             let after = &change.after;
             let who = || format!("{} {:?}", after.id, after.execution);
             ensure(after.committed.as_ref() == self.committed.get(&after.id), "a record knows its commit", who)?;
-            ensure(after.execution.as_ref().map_or(0, |execution| execution.token.0) == after.attempt, "the newest token is the attempt", who)?;
-            ensure(after.live_execution().is_none() || !after.is_final() || after.committed.is_some(), "nobody works on what is over", who)?;
+            ensure(
+                after.execution.as_ref().map_or(0, |execution| execution.token.0) == after.attempt,
+                "the newest token is the attempt",
+                who,
+            )?;
+            ensure(
+                after.live_execution().is_none() || !after.is_final() || after.committed.is_some(),
+                "nobody works on what is over",
+                who,
+            )?;
         }
-        let repeated = changes.effects.iter().any(|effect| {
-            step.world.record(effect.record).is_some_and(|record| record.committed.is_some())
-        });
+        let repeated = changes
+            .effects
+            .iter()
+            .any(|effect| step.world.record(effect.record).is_some_and(|record| record.committed.is_some()));
         ensure(!repeated, "at most one effect for each job", || format!("{:?}", changes.effects))
     }
 }
@@ -69,5 +82,10 @@ impl Property for Tokens {
 /// A report on LEASED implies the start, and a commit may finish at once.
 const fn forward(from: ExecutionStatus, to: ExecutionStatus) -> bool {
     use ExecutionStatus::{Aborted, Committed, Done, InProgress, Leased};
-    matches!((from, to), (Leased, InProgress | Committed | Done | Aborted) | (InProgress, Committed | Done | Aborted) | (Committed, Done))
+    matches!(
+        (from, to),
+        (Leased, InProgress | Committed | Done | Aborted)
+            | (InProgress, Committed | Done | Aborted)
+            | (Committed, Done)
+    )
 }
