@@ -118,10 +118,10 @@ pub fn without(text: &str, line: usize) -> String {
         _ => at..at + 1,
     };
     let table = header.map_or("", |header| lines[header].split(']').next().unwrap_or_default());
-    let kept = lines.iter().enumerate().map(|(index, line)| match cut.contains(&index) {
-        true => emptied(table, line),
-        false => (*line).to_owned(),
-    });
+    let kept = lines
+        .iter()
+        .enumerate()
+        .map(|(index, line)| if cut.contains(&index) { emptied(table, line) } else { (*line).to_owned() });
     kept.collect::<Vec<_>>().join("\n") + "\n"
 }
 
