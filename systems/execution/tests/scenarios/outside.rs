@@ -115,6 +115,27 @@ fn a_message_that_is_always_given_back_ends() {
     assert_eq!(stage.state(message), "dead");
 }
 
+/// EXE-16: an error that will not pass ends it at once; its people may then send it again, as a new message with the same body.
+#[test]
+fn a_dead_message_is_sent_again_as_a_new_one() {
+    let mut stage = notify();
+    let id = stage.create("test.notify", &user("alice")).with("address", "https://example.org/hook").ok();
+    let lease = stage.lease(id, "w1");
+    stage.commit(&lease, json!(null)).ok();
+    let dead = stage.all("onceward.delivery")[0].id;
+    stage.fire(dead, "replay", &user("alice")).wrong_state("pending", "replay");
+    let post = stage.lease(dead, "poster");
+    stage.fail(&post, "410").message("gone").ok();
+    assert_eq!((stage.state(dead).as_str(), stage.field(dead, "lastError")), ("dead", json!("gone")));
+    stage.fire(dead, "replay", &user("mallory")).not_found();
+    stage.fire(dead, "replay", &user("alice")).ok();
+    let messages = stage.all("onceward.delivery");
+    let new = messages.iter().find(|message| message.id != dead).expect("a second message");
+    assert_eq!((messages.len(), stage.state(dead).as_str(), stage.state(new.id).as_str()), (2, "dead", "pending"));
+    assert_eq!((new.payload, &new.owner), (stage.record(dead).payload, &stage.record(dead).owner));
+    assert_eq!(stage.field(new.id, "to"), stage.field(dead, "to"));
+}
+
 /// EXE-17: the promise: work may happen more than once, its effect in the store lands once.
 #[test]
 fn at_least_once_outside_exactly_once_inside() {
