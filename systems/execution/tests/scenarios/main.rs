@@ -4,6 +4,7 @@ mod budget;
 mod commit;
 mod derived;
 mod leases;
+mod limits;
 mod matrix;
 mod outside;
 mod records;
