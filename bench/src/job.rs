@@ -13,8 +13,8 @@ use serde_json::{Map, Value as Json};
 
 use crate::Case;
 
-/// Records in the complete world besides the one in question.
-const NEIGHBOURS: u128 = 1_000;
+/// Records in the complete world besides the one in question. Made under callgrind too, so not too many.
+const NEIGHBOURS: u128 = 200;
 
 const NOW: Time = Time::from_secs(1_800_000_000);
 
@@ -26,26 +26,25 @@ pub(crate) fn definitions() -> Arc<Definitions> {
     Arc::new(loaded.definitions)
 }
 
-/// Each step of the life in a world of a thousand jobs, and in a snapshot with nothing but its own record.
-pub(crate) fn cases() -> Vec<Case> {
-    let definitions = definitions();
+/// Each step of the life in a world of a few hundred jobs, and in a snapshot with nothing but its own record.
+pub(crate) fn cases(definitions: &Arc<Definitions>) -> Vec<Case> {
     let mut world = Snapshot::world();
     for number in 0..NEIGHBOURS {
-        play(&definitions, &mut world, &create(number << 64));
+        play(definitions, &mut world, &create(number << 64));
     }
-    let id = play(&definitions, &mut world, &create(u128::from(u64::MAX))).subject;
+    let id = play(definitions, &mut world, &create(u128::from(u64::MAX))).subject;
     let mut steps = vec![("create", world.clone(), create(u128::MAX >> 1), None)];
     steps.push(("lease and start", world.clone(), lease(id), Some(id)));
-    play(&definitions, &mut world, &lease(id));
+    play(definitions, &mut world, &lease(id));
     steps.push(("commit with finish", world.clone(), commit(id), Some(id)));
     steps.push(("guarded fail", world, fail(id), Some(id)));
 
     let mut cases = Vec::new();
     for (name, complete, operation, id) in steps {
-        let partial = alone(&definitions, &complete, &operation, id);
+        let partial = alone(definitions, &complete, &operation, id);
         for (how, snapshot) in [("complete", complete), ("partial", partial)] {
-            expect_changes(&decide(&definitions, &snapshot, &operation, NOW));
-            let (definitions, operation) = (Arc::clone(&definitions), operation.clone());
+            expect_changes(&decide(definitions, &snapshot, &operation, NOW));
+            let (definitions, operation) = (Arc::clone(definitions), operation.clone());
             cases.push(Case::new(format!("{name}, {how} snapshot"), move || {
                 black_box(decide(black_box(&definitions), &snapshot, black_box(&operation), NOW));
             }));

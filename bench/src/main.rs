@@ -26,8 +26,9 @@ impl Case {
 }
 
 fn main() -> ExitCode {
-    let mut cases = job::cases();
-    cases.extend(peers::cases());
+    let definitions = job::definitions();
+    let mut cases = job::cases(&definitions);
+    cases.extend(peers::cases(&definitions));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use cel::{Context, Program, Value as CelValue};
 use onceward_core::decide::{Call, Decision, Operation, Snapshot, decide};
 use onceward_core::expr::{Env, Stop, World, eval};
-use onceward_core::model::{EventKind, Link};
+use onceward_core::model::{Definitions, EventKind, Link};
 use onceward_core::record::{Actor, Record, WorkError};
 use onceward_core::time::Time;
 use onceward_core::value::{RecordId, Value};
 use serde_json::Map;
 
 use crate::Case;
-use crate::job;
 
 /// The guard of the second fail row.
 const GUARD: &str = "!error.retryable || record.failures + 1 >= record.budget";
 
-pub(crate) fn cases() -> Vec<Case> {
-    vec![guard_of_ours(), guard_in_cel(), guard_in_cel_converted(), bare_update()]
+pub(crate) fn cases(definitions: &Definitions) -> Vec<Case> {
+    let job = plain_job(definitions);
+    vec![guard_of_ours(Arc::clone(&job)), guard_in_cel(), guard_in_cel_converted(), bare_update(job)]
 }
 
 /// A guard that looks at its own record only has no other world to ask.
@@ -41,8 +41,7 @@ impl World for Nothing {
     }
 }
 
-fn guard_of_ours() -> Case {
-    let record = plain_job();
+fn guard_of_ours(record: Arc<Record>) -> Case {
     let rows = record.lifecycle.rows(EventKind::Fail);
     let at = rows.iter().position(|row| row.when.as_ref().is_some_and(|when| &*when.text == GUARD));
     let at = at.unwrap_or_else(|| panic!("execution.job no longer has the guard {GUARD}"));
@@ -101,8 +100,7 @@ fn variables(context: &mut Context) {
 
 /// Find a record by id, copy it, change two fields and put it back: the least that changing a record can cost with the
 /// same types, without rules, log or answer.
-fn bare_update() -> Case {
-    let record = plain_job();
+fn bare_update(record: Arc<Record>) -> Case {
     let id = record.id;
     let mut world: HashMap<RecordId, Arc<Record>> = HashMap::new();
     world.insert(id, record);
@@ -115,7 +113,7 @@ fn bare_update() -> Case {
     })
 }
 
-fn plain_job() -> Arc<Record> {
+fn plain_job(definitions: &Definitions) -> Arc<Record> {
     let create = onceward_core::decide::Create {
         lifecycle: "execution.job".into(),
         id: None,
@@ -125,7 +123,7 @@ fn plain_job() -> Arc<Record> {
     };
     let actor = Actor::new("ann", &["producer"]);
     let operation = Operation { seed: 1, actor, call: Call::Create(create), answers: Vec::new() };
-    match decide(&job::definitions(), &Snapshot::world(), &operation, Time::from_secs(1_800_000_000)) {
+    match decide(definitions, &Snapshot::world(), &operation, Time::from_secs(1_800_000_000)) {
         Decision::Changes(changes) => Arc::clone(&changes.records[0].after),
         other => panic!("a plain job should not meet {other:?}"),
     }

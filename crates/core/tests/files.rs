@@ -137,10 +137,13 @@ fn the_worst_files_are_answered_in_reasonable_time() {
         let count = (256 * 1024 - start.len() - end.len()) / piece.len();
         one(&format!("{start}{}{end}", piece.repeat(count)))
     };
-    let rows: String =
-        (0..200).map(|n| format!("[[on.create]]\ngo = \"-> A\"\ninput = {{ x{n} = \"int\" }}\n")).collect();
+    let rows: String = (0..200)
+        .map(|n| format!("[[on.create]]\ngo = \"-> A\"\ninput = {{ x{n} = \"int\" }}\n"))
+        .collect::<Vec<_>>()
+        .concat();
     let spawns = "[[on.s]]\ngo = \"A\"\nspawn = [{ lifecycle = \"a.b\", fields = { x9 = \"'s'\" } }]\n";
-    let fields: String = (0..256).map(|n| format!("field_of_some_length_{n} = \"bool\"\n")).collect();
+    let fields: String =
+        (0..256).map(|n| format!("field_of_some_length_{n} = \"bool\"\n")).collect::<Vec<_>>().concat();
     let files = [
         fill(format!("{top}{rows}"), spawns, ""),
         fill(

@@ -56,7 +56,8 @@ pub(crate) fn inside(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn read_one(path: &Path, reading: &mut Reading) -> Result<()> {
-    let name = path.display().to_string();
+    // A name is shown to a terminal, and whoever made the file chose it.
+    let name = path.display().to_string().replace(char::is_control, "\u{fffd}");
     let cannot = || format!("cannot read {name}");
     let file = File::open(path).with_context(cannot)?;
     let limit = bounds::FILE_BYTES as u64;

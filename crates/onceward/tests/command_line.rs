@@ -64,6 +64,16 @@ fn a_sound_folder_is_named_and_exits_with_0() {
 }
 
 #[test]
+fn a_name_cannot_command_the_terminal() {
+    let folder = folder("names");
+    write(&folder, "red\u{1b}[31m.toml", "language = 2\n");
+    let done = onceward(&["check", &folder.to_string_lossy()]);
+    assert_eq!(done.status.code(), Some(1), "{}", err(&done));
+    assert!(err(&done).contains("red\u{fffd}[31m.toml"), "{}", err(&done));
+    assert!(!err(&done).contains('\u{1b}'), "{}", err(&done));
+}
+
+#[test]
 fn all_shipped_systems_are_sound_together() {
     let done = onceward(&["check", "systems/execution", "systems/document", "systems/image"]);
     assert_eq!(done.status.code(), Some(0), "{}", err(&done));

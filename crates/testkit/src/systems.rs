@@ -102,6 +102,9 @@ fn goes_whole(header: &str) -> bool {
 
 /// The text without the row whose block stands at this line (from 1), or without the entry that is this line. Lines
 /// keep their numbers.
+///
+/// Where other lines need the name, it stays and loses what it says: otherwise the file would not compile, every test
+/// would fail, and that would prove nothing.
 pub fn without(text: &str, line: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     assert!((1..=lines.len()).contains(&line), "there is no line {line}");
@@ -114,8 +117,33 @@ pub fn without(text: &str, line: usize) -> String {
         }
         _ => at..at + 1,
     };
-    let kept = lines.iter().enumerate().map(|(index, line)| if cut.contains(&index) { "" } else { *line });
+    let table = header.map_or("", |header| lines[header].split(']').next().unwrap_or_default());
+    let kept = lines
+        .iter()
+        .enumerate()
+        .map(|(index, line)| if cut.contains(&index) { emptied(table, line) } else { (*line).to_owned() });
     kept.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// What is left of a line that is taken away.
+fn emptied(table: &str, line: &str) -> String {
+    let name = line.split('=').next().unwrap_or_default().trim();
+    match (table, name) {
+        ("[states" | "[who", "") => String::new(),
+        ("[states", name) => format!("{name} = {{ rest = true }}"),
+        ("[who", name) => format!("{name} = \"false\""),
+        ("[work", "lease") => "lease = \"1d\"".to_owned(),
+        ("[work", "result") => without_patterns(line),
+        ("[work", _) if line.starts_with("[work]") => line.to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A result keeps its shape, which rows read, and loses its patterns.
+fn without_patterns(line: &str) -> String {
+    let mut parts = line.split(", pattern = \"");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('"').map_or("", |(_, rest)| rest))
 }
 
 #[cfg(test)]
@@ -130,7 +158,7 @@ mod tests {
     }
 
     const FILE: &str =
-        "a = 1\n[states]\nA = 1\nB = 2\n\n[work]\nlease = 3\nrule = 4\n[[on.x]]\ngo = [\n  5,\n]\n[[on.y]]\n";
+        "a = 1\n[limit]\nA = 1\nB = 2\n\n[errors]\nterminal = 3\nrule = 4\n[[on.x]]\ngo = [\n  5,\n]\n[[on.y]]\n";
 
     #[test]
     fn an_entry_goes_alone() {
@@ -138,10 +166,20 @@ mod tests {
     }
 
     #[test]
-    fn a_row_and_the_work_go_whole_from_any_of_their_lines() {
+    fn a_row_and_the_errors_go_whole_from_any_of_their_lines() {
         let no_row = FILE.replace("[[on.x]]\ngo = [\n  5,\n]\n", "\n\n\n\n");
         assert_eq!(without(FILE, 9), no_row);
         assert_eq!(without(FILE, 11), no_row);
-        assert_eq!(without(FILE, 8), FILE.replace("[work]\nlease = 3\nrule = 4\n", "\n\n\n"));
+        assert_eq!(without(FILE, 8), FILE.replace("[errors]\nterminal = 3\nrule = 4\n", "\n\n\n"));
+    }
+
+    #[test]
+    fn what_others_name_stays_and_says_nothing() {
+        let text = "[states]\nA = { final = true }\n[who]\nme = \"true\"\n[work]\nlease = \"1s\"\nstop = \"true\"\n\
+            result = { a = { type = \"string\", pattern = \"^x$\" }, b = \"int\" }\nrule = \"X-1\"\n";
+        assert_eq!(without(text, 2), text.replace("{ final = true }", "{ rest = true }"));
+        assert_eq!(without(text, 4), text.replace("\"true\"\n[work]", "\"false\"\n[work]"));
+        let idle = "[work]\nlease = \"1d\"\n\nresult = { a = { type = \"string\" }, b = \"int\" }\n\n";
+        assert_eq!(without(text, 9), format!("{}{idle}", &text[..text.find("[work]").expect("work")]));
     }
 }

@@ -31,10 +31,10 @@ const KINDS: &[(&str, &[&str])] = &[
 ];
 
 /// Count `rounds` rounds of a case and divide.
-pub(super) fn count(program: &str, case: &str, rounds: u32) -> Result<Profile> {
+pub(super) fn count(program: &str, case: &str, rounds: u32, with_allocations: bool) -> Result<Profile> {
     // Costs are collected inside the loop only, but calls are counted from the start: what a single round and all that
     // goes before it ask of the allocator is taken off, and with it one round.
-    let before = allocations(&run(program, case, 1)?);
+    let before = if with_allocations { allocations(&run(program, case, 1)?) } else { 0 };
     let text = run(program, case, rounds + 1)?;
     read(&text, before, u64::from(rounds))
 }

@@ -131,7 +131,7 @@ fn try_removal(index: &Index, removal: &Removal, copy: &Path) -> Result<Vec<Proo
 }
 
 /// The name of the package that a file belongs to.
-fn package_of(path: &str) -> Option<String> {
+pub(super) fn package_of(path: &str) -> Option<String> {
     let root = tree::root();
     let manifest =
         Path::new(path).ancestors().skip(1).map(|folder| root.join(folder).join("Cargo.toml")).find(|m| m.is_file())?;

@@ -11,8 +11,9 @@ use super::binaries::{self, Binary};
 use crate::rules::rust_file::Test;
 use crate::shell;
 
-/// Without its row a test may wait for ever. Then it has noticed, too.
-const LIMIT: Duration = Duration::from_mins(2);
+/// Without its row a test may wait for ever. Then it has noticed, too. Far longer than any test takes: a slow machine must
+/// not look like a missing rule.
+const LIMIT: Duration = Duration::from_mins(20);
 
 /// Runs these tests and answers with those that did not pass. `scratch` is a file for what they print.
 pub(crate) fn failing(

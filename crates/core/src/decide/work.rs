@@ -39,7 +39,7 @@ enum Standing {
 }
 
 impl Run<'_> {
-    /// EXE-5: one worker owns the job until the lease expires.
+    /// EXE-5: from here to the end of its lease the job is this worker's alone.
     pub(super) fn lease(&mut self, id: RecordId, worker: &Arc<str>, lease: Option<Duration>, start: bool) -> Step<()> {
         let record = self.subject(id, "lease")?;
         let no = |status, code, reason: &str| Err(Halt::Refuse(refusal(&record, "lease", status, code, reason)));

@@ -173,7 +173,11 @@ fn ground() -> Ground {
         results: vec![Value::text("https://example.test/x"), Value::Int(12)],
         checks: lifecycle.checks.iter().map(|check| (Arc::clone(&check.name), check.answer.clone())).collect(),
         answers: vec![Some(Arc::new([Value::Bool(true), Value::Int(5)]))],
-        lookups: lifecycle.lookups.iter().map(|lookup| (Arc::clone(&lookup.name), Arc::clone(&lookup.lifecycle))).collect(),
+        lookups: lifecycle
+            .lookups
+            .iter()
+            .map(|lookup| (Arc::clone(&lookup.name), Arc::clone(&lookup.lifecycle)))
+            .collect(),
         links: lifecycle
             .links
             .iter()

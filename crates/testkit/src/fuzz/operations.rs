@@ -61,10 +61,15 @@ fn actor(choices: &mut Choices) -> Actor {
     let id = *choices.pick(&["ann", "bob", "worker-1"]);
     let roles: &[&[&str]] =
         &[&["producer"], &["worker"], &["operator"], &["viewer"], &["producer", "pro"], &["moderator"], &[]];
-    Actor::new(id, *choices.pick(roles))
+    Actor::new(id, roles[choices.below(roles.len())])
 }
 
-fn call(choices: &mut Choices, stage: &mut Stage, lifecycles: &[std::sync::Arc<Lifecycle>], known: &[RecordId]) -> Call {
+fn call(
+    choices: &mut Choices,
+    stage: &mut Stage,
+    lifecycles: &[std::sync::Arc<Lifecycle>],
+    known: &[RecordId],
+) -> Call {
     let lifecycle = choices.pick(lifecycles);
     if known.is_empty() || choices.below(5) == 0 {
         let fields = lifecycle.rows(EventKind::Create).iter().flat_map(|row| &row.inputs);

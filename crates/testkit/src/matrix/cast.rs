@@ -41,6 +41,8 @@ pub enum Trial {
         input: Map<String, Json>,
     },
     Lease,
+    Start,
+    Heartbeat,
     /// With `finish`, both in one call.
     Commit {
         result: Json,
@@ -67,6 +69,8 @@ impl Trial {
                 format!("{event} {}", given.join(" "))
             }
             Self::Lease => "lease".to_owned(),
+            Self::Start => "start".to_owned(),
+            Self::Heartbeat => "heartbeat".to_owned(),
             Self::Commit { finish: true, .. } => "commit and finish".to_owned(),
             Self::Commit { finish: false, .. } => "commit".to_owned(),
             Self::Finish => "finish".to_owned(),

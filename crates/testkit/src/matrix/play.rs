@@ -112,7 +112,7 @@ impl Matrix {
 
     /// The trials of a lifecycle that workers work on.
     pub fn works(mut self, result: &Json, codes: &[&str]) -> Self {
-        self.trials.push(Trial::Lease);
+        self.trials.extend([Trial::Lease, Trial::Start, Trial::Heartbeat]);
         self.trials.push(Trial::Commit { result: result.clone(), finish: false });
         self.trials.push(Trial::Commit { result: result.clone(), finish: true });
         self.trials.push(Trial::Finish);
@@ -222,6 +222,8 @@ impl Matrix {
                 cells
             }
             Trial::Lease => by_all(&|| Call::Lease { record, worker: "w1".into(), lease: None, start: false }),
+            Trial::Start => worked(&|token| Call::Start { record, token }),
+            Trial::Heartbeat => worked(&|token| Call::Heartbeat { record, token, lease: None }),
             Trial::Commit { result, finish } => {
                 worked(&|token| Call::Commit { record, token, result: result.clone(), finish: *finish })
             }

@@ -239,7 +239,9 @@ impl Attempt<'_> {
     /// Not there, or not for this caller's eyes: one answer for both.
     #[track_caller]
     pub fn not_found(self) -> Refusal {
-        self.refused(404, "not_found")
+        let refusal = self.refused(404, "not_found");
+        assert!(refusal.denial, "a denial is logged as one");
+        refusal
     }
 
     #[track_caller]

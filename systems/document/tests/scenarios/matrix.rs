@@ -14,6 +14,8 @@ const ALLOWED: &[Allowed<'static>] = &[
     ("QUEUED", "lease", "operator, worker", "RUNNING"),
     ("QUEUED", "exhaust", "operator", "FAILED"),
     ("QUEUED", "cancel", "owner, operator", "FAILED"),
+    ("RUNNING", "start", "operator, worker", "RUNNING"),
+    ("RUNNING", "heartbeat", "operator, worker", "RUNNING"),
     ("RUNNING: retries left", "cancel", "owner, operator", "RUNNING"),
     ("RUNNING: retries left", "commit", "operator, worker", "SUCCEEDED"),
     ("RUNNING: retries left", "commit and finish", "operator, worker", "SUCCEEDED"),
@@ -43,6 +45,7 @@ const ALLOWED: &[Allowed<'static>] = &[
     ("RETRYING", "cancel", "owner, operator", "FAILED"),
     ("RETRYING", "time", "engine", "QUEUED"),
     // Not a move of the job: its worker's execution is still to be closed after the commit.
+    ("SUCCEEDED: not closed", "heartbeat", "operator, worker", "SUCCEEDED"),
     ("SUCCEEDED: not closed", "finish", "operator, worker", "SUCCEEDED"),
     ("SUCCEEDED: not closed", "commit and finish", "operator, worker", "SUCCEEDED"),
     ("SUCCEEDED: not closed", "lost", "engine", "SUCCEEDED"),

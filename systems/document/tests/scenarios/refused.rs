@@ -23,6 +23,7 @@ fn final_states_are_not_left() {
         stage.give_back(lease).outcome().refusal();
         stage.pass("1d");
         assert_eq!(stage.state(id), state);
+        assert!(stage.record(id).is_final(), "{state} is declared as an end");
     }
 }
 

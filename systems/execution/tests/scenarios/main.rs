@@ -2,7 +2,9 @@
 
 mod budget;
 mod commit;
+mod derived;
 mod leases;
+mod limits;
 mod matrix;
 mod outside;
 mod records;

@@ -9,6 +9,10 @@ use super::{job, job_with_budget};
 const ALLOWED: &[Allowed<'static>] = &[
     ("nothing", "create", "owner, operator, stranger, worker, record", "PENDING"),
     ("PENDING", "lease", "operator, worker", "RUNNING"),
+    // The job stays where it is while its execution begins, and whenever the lease is extended.
+    ("RUNNING: leased", "start", "operator, worker", "RUNNING"),
+    ("RUNNING: last of its budget", "start", "operator, worker", "RUNNING"),
+    ("RUNNING", "heartbeat", "operator, worker", "RUNNING"),
     ("RUNNING: leased", "commit", "operator, worker", "RUNNING"),
     ("RUNNING: leased", "commit and finish", "operator, worker", "SUCCEEDED"),
     ("RUNNING: leased", "fail HICCUP", "operator, worker", "FAILED"),
@@ -16,6 +20,13 @@ const ALLOWED: &[Allowed<'static>] = &[
     ("RUNNING: leased", "yield", "operator, worker", "PENDING"),
     ("RUNNING: leased", "lost", "engine", "PENDING"),
     ("RUNNING: leased", "time", "engine", "PENDING"),
+    ("RUNNING: started", "commit", "operator, worker", "RUNNING"),
+    ("RUNNING: started", "commit and finish", "operator, worker", "SUCCEEDED"),
+    ("RUNNING: started", "fail HICCUP", "operator, worker", "FAILED"),
+    ("RUNNING: started", "fail HICCUP for now", "operator, worker", "PENDING"),
+    ("RUNNING: started", "yield", "operator, worker", "PENDING"),
+    ("RUNNING: started", "lost", "engine", "PENDING"),
+    ("RUNNING: started", "time", "engine", "PENDING"),
     ("RUNNING: last of its budget", "commit", "operator, worker", "RUNNING"),
     ("RUNNING: last of its budget", "commit and finish", "operator, worker", "SUCCEEDED"),
     ("RUNNING: last of its budget", "fail HICCUP", "operator, worker", "FAILED"),
@@ -29,7 +40,7 @@ const ALLOWED: &[Allowed<'static>] = &[
     ("RUNNING: committed", "time", "engine", "SUCCEEDED"),
 ];
 
-/// EXE-6, EXE-7, EXE-10, EXE-11: the moves of the requirement all happen, and no other does.
+/// EXE-5, EXE-6, EXE-7, EXE-10, EXE-11: the moves of the requirement all happen, and no other does.
 #[test]
 fn every_state_event_and_caller() {
     Matrix::new("execution", "execution.job", &[], |stage| stage)
@@ -39,6 +50,12 @@ fn every_state_event_and_caller() {
         .scene("RUNNING: leased", |stage| {
             let id = job(stage);
             stage.lease(id, "w1")
+        })
+        .scene("RUNNING: started", |stage| {
+            let id = job(stage);
+            let lease = stage.lease(id, "w1");
+            stage.start(&lease).ok();
+            lease
         })
         .scene("RUNNING: last of its budget", |stage| {
             let id = job_with_budget(stage, 1);

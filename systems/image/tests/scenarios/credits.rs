@@ -68,7 +68,7 @@ fn a_grant_is_bounded() {
     stage.create("image.grant", &operator("olga")).with_all(json!({ "user": "alice", "order": "o" })).bad_input();
 }
 
-/// IMG-13: through every kind of end the sum of all accounts is zero at every moment, and no final job holds anything.
+/// IMG-13: through every kind of end the accounts cancel out, step by step, and what has ended holds nothing.
 #[test]
 fn the_sum_is_zero_at_every_moment() {
     let mut stage = stage();

@@ -44,6 +44,8 @@ fn a_blocked_prompt_is_never_logged() {
     assert_eq!(refusal.audit.as_deref(), Some("JOB_BLOCKED"));
     let said = stage.everything_said();
     assert!(!said.contains("window"));
+    // printf 'a nude by the window' | sha256sum
+    assert!(said.contains("6cbafc4e2a3f7f8527460f9fac98fe8bc62df49a1f6a3b13b6f4267a0ccedf37"), "{said}");
     order(&mut stage, "a cat by the window").ok();
     assert!(!stage.everything_said().contains("window"), "nor is one that passes");
 }

@@ -1,10 +1,10 @@
 //! IMG-2, IMG-3, IMG-6, IMG-7, IMG-8: drawing, and being stopped from it.
 
 use onceward_core::time::Duration;
-use onceward_testkit::{operator, user};
+use onceward_testkit::{Stage, operator, systems, user};
 use serde_json::json;
 
-use super::{alice, credits, dead, image, order, queued, running, stage, user_role};
+use super::{alice, credits, dead, dressed, grant, image, order, queued, running, stage, user_role};
 
 /// IMG-2: a worker takes it, the time is kept, and heartbeats keep the lease of a minute.
 #[test]
@@ -88,6 +88,42 @@ fn one_job_one_asset() {
     assert_eq!(stage.all("image.asset").len(), 1);
 }
 
+/// A record that makes an asset of a job whenever it is told to.
+const MAKER: &str = r#"
+language  = 1
+lifecycle = "test.maker"
+about     = "Makes assets"
+
+[states]
+there = { about = "at hand", rest = true }
+
+[fields]
+job = { type = "ref", to = "image.job" }
+
+[[on.create]]
+go   = "-> there"
+take = ["job"]
+
+[[on.make]]
+go    = "there"
+spawn = [{ lifecycle = "image.asset", fields = { job = "record.job", url = "'x'", sha256 = "'y'", bytes = "1" } }]
+"#;
+
+/// IMG-3: nor by another record: it meets the asset that is there, even one that was taken out of the library.
+#[test]
+fn no_record_makes_a_second_asset() {
+    let mut stage = dressed(Stage::new(systems::load_with("image", &[("maker.toml", MAKER)])));
+    grant(&mut stage, "alice", 5);
+    let lease = running(&mut stage);
+    stage.commit(&lease, image()).ok();
+    let maker = stage.create("test.maker", &alice()).with("job", lease.record.to_string()).ok();
+    stage.fire(maker, "make", &alice()).unchanged();
+    let asset = stage.linked(lease.record, "image.asset", "job")[0];
+    stage.fire(asset, "remove", &alice()).ok();
+    stage.fire(maker, "make", &alice()).unchanged();
+    assert_eq!(stage.all("image.asset").len(), 1);
+}
+
 /// IMG-3: the asset is its owner's, who may take it out of the library; nobody else even sees it.
 #[test]
 fn an_asset_is_its_owners() {
@@ -155,7 +191,7 @@ fn only_moderation_blocks() {
     stage.fire(id, "block", &user_role("mo", "moderator")).wrong_state("failed", "block");
 }
 
-/// IMG-8: completed, rejected and `dead_letter` are final, whatever is tried.
+/// IMG-8: nothing leads out of the three ends, whatever is tried.
 #[test]
 fn final_is_final() {
     let mut stage = stage();
@@ -171,6 +207,7 @@ fn final_is_final() {
         stage.fire(id, "block", &user_role("mo", "moderator")).wrong_state(state, "block");
         stage.pass("1h");
         assert_eq!(stage.state(id), state);
+        assert!(stage.record(id).is_final(), "{state} is declared as an end");
         assert_eq!(stage.hold(id), 0);
     }
     stage.fire(completed.record, "replay", &alice()).wrong_state("completed", "replay");

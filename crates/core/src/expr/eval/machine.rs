@@ -24,6 +24,7 @@ pub(in super::super) struct Machine<'a> {
 }
 
 #[cold]
+#[expect(clippy::unnecessary_box_returns, reason = "the one maker of what `Got` carries")]
 pub(super) fn fault(kind: FaultKind, at: Span) -> Box<Stop> {
     Box::new(Stop::Fault(Fault { kind, at }))
 }
