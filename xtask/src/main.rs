@@ -3,6 +3,7 @@
 mod bench;
 mod deny;
 mod fuzz;
+mod mutants;
 mod pictures;
 mod prove;
 mod purity;
@@ -30,6 +31,8 @@ cargo xtask COMMAND
                        what an operation costs; --short: as in the gate; --record: write bench/baseline.toml
   fuzz [--seconds N] [--short] [TARGET]
                        libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
+  mutants [--shard K/N] [--list] [FILE]
+                       change the core in small ways and expect a test to notice each; hours
   pictures [--check]   write docs/pictures/; --check: fail if one is stale
 ";
 
@@ -58,6 +61,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bench", "--short"] => bench::run(bench::Form::Short),
         ["bench", "--record"] => bench::run(bench::Form::Record),
         ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
+        ["mutants", options @ ..] => mutants::run(&mutants::Options::parse(options)?),
         ["pictures"] => pictures::write(),
         ["pictures", "--check"] => pictures::check(),
         [] | ["help" | "--help" | "-h"] => {

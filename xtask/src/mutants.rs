@@ -1,0 +1,87 @@
+//! `cargo xtask mutants`: small changes to the core that decides, each of which some test must notice. Hours for all of it;
+//! `--shard K/N` is one of N parts. In the gate the edits of `xtask/take_away.toml` stand for it.
+
+use anyhow::{Context, Result, bail};
+
+use crate::{shell, tree};
+
+/// Pinned, so that a run can be compared with the one before.
+const VERSION: &str = "27.1.0";
+
+/// What decides: a wrong move here is what all the tests are for.
+const FILES: [&str; 4] = [
+    "crates/core/src/decide/**/*.rs",
+    "crates/core/src/project.rs",
+    "crates/core/src/expr/eval/**/*.rs",
+    "crates/core/src/check/**/*.rs",
+];
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    shard: Option<String>,
+    files: Vec<String>,
+    list: bool,
+}
+
+impl Options {
+    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
+        let mut options = Self { shard: None, files: Vec::new(), list: false };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--list" => options.list = true,
+                "--shard" => options.shard = Some((*words.next().context("--shard wants K/N")?).to_owned()),
+                other if other.starts_with('-') => bail!("mutants knows no {other}"),
+                file => options.files.push(file.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let program = tree::root().join("target/tools/bin/cargo-mutants");
+    if !program.is_file() {
+        println!("cargo-mutants is missing: installing it into target/tools (a few minutes, once)");
+        shell::run(shell::command("cargo").current_dir(tree::root()).args([
+            "install",
+            "cargo-mutants",
+            "--locked",
+            "--version",
+            VERSION,
+            "--root",
+            "target/tools",
+        ]))?;
+    }
+    let mut command = shell::command(&program.to_string_lossy());
+    command.current_dir(tree::root()).args(["mutants", "--package", "onceward-core"]);
+    // The tests that would notice stand in the systems, too.
+    command.args(["--test-workspace=true", "--output", "target/mutants"]);
+    let usual = FILES.map(str::to_owned);
+    let files = if options.files.is_empty() { &usual[..] } else { &options.files[..] };
+    for file in files {
+        command.args(["--file", file]);
+    }
+    if let Some(shard) = &options.shard {
+        command.args(["--shard", shard]);
+    }
+    if options.list {
+        command.arg("--list");
+    }
+    shell::run(&mut command).context("some change went unnoticed: see target/mutants/mutants.out/missed.txt")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_unknown_ones_refused() -> Result<()> {
+        let options = Options::parse(&["--shard", "0/8", "--list", "crates/core/src/project.rs"])?;
+        assert_eq!(options.shard.as_deref(), Some("0/8"));
+        assert!(options.list && options.files == ["crates/core/src/project.rs"]);
+        assert!(Options::parse(&["--what"]).is_err());
+        assert!(Options::parse(&["--shard"]).is_err());
+        Ok(())
+    }
+}
