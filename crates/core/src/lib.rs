@@ -20,3 +20,4 @@ pub mod time;
 pub mod value;
 
 pub use load::{Loaded, load};
+pub use syntax::near::nearest;

@@ -8,20 +8,25 @@ use onceward_core::diagnostic::{Diagnostic, Files, Severity, Span};
 use serde_json::{Value, json};
 
 use crate::answer::{Color, Outcome, complain, say};
-use crate::files::{self, Reading};
+use crate::files::{self, Reading, Unfit};
 use crate::shipped;
 
 /// Prove lifecycle files sound, or say where they are not
 ///
-/// Files given together may refer to each other; a folder means its *.toml files. Exits with 0 if all are sound, 1 if one is
-/// found wanting, 2 if a file cannot be read.
+/// Files given together may refer to each other. A folder means every *.toml file in it and in the folders below it, but
+/// for Cargo.toml, hidden files and folders, and folders called target.
+///
+/// Exits with 0 if all are sound, with 1 if one is found wanting (a file that is too large or not UTF-8 text is), with 2 if a
+/// file or folder cannot be read at all.
 #[derive(Args)]
-#[command(after_help = "Example:\n  onceward check systems/image\n  onceward check job.toml asset.toml --json")]
+#[command(
+    after_help = "Example:\n  onceward check systems/image\n  onceward check systems\n  onceward check job.toml asset.toml --json"
+)]
 pub(crate) struct Check {
     /// Lifecycle files, or folders of them
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
-    /// Print the findings as JSON on standard output
+    /// Print the findings as JSON on standard output; docs/language/json.md describes it
     #[arg(long)]
     json: bool,
     /// Colour the messages
@@ -29,11 +34,14 @@ pub(crate) struct Check {
     color: Color,
 }
 
+/// The code of what is no text that could be read, beside those of the core.
+const UNREADABLE: &str = "unreadable-file";
+
 /// What was found, before it is shown.
 struct Findings {
     lifecycles: Vec<String>,
     diagnostics: Vec<Diagnostic>,
-    unfit: Vec<String>,
+    unfit: Vec<Unfit>,
 }
 
 impl Findings {
@@ -64,7 +72,15 @@ impl Findings {
 
 impl Check {
     pub(crate) fn run(&self) -> Result<Outcome> {
-        let reading = files::read(&self.paths)?;
+        let reading = match files::read(&self.paths) {
+            Err(error) if self.json => {
+                // Whoever reads JSON reads no other answer.
+                let unread = json!({ "severity": "error", "code": UNREADABLE, "message": format!("{error:#}") });
+                say(&format!("{:#}\n", answer(false, &[], &[whole(unread)])))?;
+                return Ok(Outcome::Misuse);
+            }
+            read => read?,
+        };
         let findings = Findings::of(&reading);
         if self.json {
             say(&format!("{:#}\n", as_json(&findings, &reading.files)))?;
@@ -75,8 +91,8 @@ impl Check {
     }
 
     fn show(&self, findings: &Findings, files: &Files) -> Result<()> {
-        for line in &findings.unfit {
-            complain(&format!("error: {line}\n\n"));
+        for unfit in &findings.unfit {
+            complain(&format!("error[{UNREADABLE}]: {}\n\n", unfit.message));
         }
         for diagnostic in &findings.diagnostics {
             complain(&format!("{}\n", diagnostic.render(files, self.color.wanted())));
@@ -103,7 +119,13 @@ fn as_json(findings: &Findings, files: &Files) -> Value {
     let mut diagnostics: Vec<Value> = findings
         .unfit
         .iter()
-        .map(|line| json!({ "severity": "error", "code": "unreadable-file", "message": line }))
+        .map(|unfit| {
+            let (line, column) = unfit.at.unwrap_or((1, 1));
+            let at = json!({
+                "file": unfit.name, "line": line, "column": column, "end_line": line, "end_column": column
+            });
+            whole(json!({ "severity": "error", "code": UNREADABLE, "message": unfit.message, "at": at }))
+        })
         .collect();
     diagnostics.extend(findings.diagnostics.iter().map(|diagnostic| {
         let also: Vec<Value> =
@@ -118,7 +140,21 @@ fn as_json(findings: &Findings, files: &Files) -> Value {
             "help": diagnostic.help,
         })
     }));
-    json!({ "sound": findings.is_sound(), "lifecycles": findings.lifecycles, "diagnostics": diagnostics })
+    answer(findings.is_sound(), &findings.lifecycles, &diagnostics)
+}
+
+fn answer(sound: bool, lifecycles: &[String], diagnostics: &[Value]) -> Value {
+    json!({ "sound": sound, "lifecycles": lifecycles, "diagnostics": diagnostics })
+}
+
+/// Every diagnostic has the same keys; those that this one lacks say nothing.
+fn whole(mut diagnostic: Value) -> Value {
+    for (key, nothing) in [("at", Value::Null), ("label", json!("")), ("also", json!([])), ("help", Value::Null)] {
+        if diagnostic.get(key).is_none() {
+            diagnostic[key] = nothing;
+        }
+    }
+    diagnostic
 }
 
 /// Lines and columns count from one; a column is a character, as editors count.

@@ -6,17 +6,21 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onceward_core::compile::compile;
-use onceward_core::diagnostic::{Diagnostic, Files, Severity};
+use onceward_core::diagnostic::{Diagnostic, File, Files, Severity};
 use onceward_core::draw;
 use onceward_core::model::{Definitions, Lifecycle};
 
 use crate::answer::{Color, Outcome, complain, say};
-use crate::{files, shipped};
+use crate::files::{self, Reading};
+use crate::shipped;
 
 /// Print a lifecycle as a picture
 ///
 /// By name for the lifecycles that ship with Onceward, or from files. The file must be readable as a lifecycle, but need not be
 /// proved sound: a picture helps to find out why it is not.
+///
+/// A file that refers to lifecycles in other files needs no more than its own name: those that it refers to are looked for
+/// among the *.toml files beside it. Other files there are left alone, whatever is wrong with them.
 #[derive(Args)]
 #[command(after_help = "Example:\n  onceward draw image.job\n  onceward draw image.job --svg -o job.svg\n  \
                         onceward draw systems/image/job.toml\n  onceward draw image.job systems/image")]
@@ -67,30 +71,24 @@ impl Draw {
 fn from_shipped(name: &str) -> Result<Option<Arc<Lifecycle>>> {
     let files = shipped::files();
     let Some(definitions) = compiled(&files) else { return Ok(None) };
-    match definitions.get(name) {
-        Some(lifecycle) => Ok(Some(lifecycle.clone())),
-        None => bail!(
-            "there is no file and no shipped lifecycle called {name}; shipped are {}",
-            names(definitions.lifecycles.keys())
-        ),
+    if let Some(lifecycle) = definitions.get(name) {
+        return Ok(Some(Arc::clone(lifecycle)));
     }
+    let known = names(definitions.lifecycles.keys());
+    let near = onceward_core::nearest(name, known.split(", "));
+    let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    bail!("there is no file and no shipped lifecycle called {name}; shipped are {known}{near}")
 }
 
-/// From files; `None` once their errors have been shown. A lone file that refers to its neighbours is read with them.
+/// From files; `None` once their errors have been shown.
 fn from_files(paths: &[PathBuf], name: Option<&str>) -> Result<Option<Arc<Lifecycle>>> {
     let reading = files::read(paths)?;
     if !reading.unfit.is_empty() {
-        reading.unfit.iter().for_each(|line| complain(&format!("error: {line}\n")));
+        reading.unfit.iter().for_each(|unfit| complain(&format!("error: {}\n", unfit.message)));
         return Ok(None);
     }
     let given = reading.files.files.len();
-    let definitions = match compile(&reading.files).definitions {
-        Some(definitions) => definitions,
-        None => match compiled(&with_neighbours(&reading.files, paths)) {
-            Some(definitions) => definitions,
-            None => return Ok(None),
-        },
-    };
+    let Some(definitions) = with_neighbours(reading.files, paths) else { return Ok(None) };
     let candidates: Vec<&Arc<Lifecycle>> = definitions
         .lifecycles
         .values()
@@ -117,14 +115,71 @@ fn file_of(lifecycle: &Lifecycle) -> Option<usize> {
     lifecycle.states.first().map(|state| state.at.file as usize)
 }
 
-/// The given files first, then the others of their folders. A neighbour that cannot be read is none.
-fn with_neighbours(files: &Files, paths: &[PathBuf]) -> Files {
-    let mut all = paths.to_vec();
+const UNKNOWN: &str = "unknown-lifecycle";
+
+/// The files, and those beside them that declare what they refer to, and what these refer to in turn. Where it comes to
+/// nothing, only what is wrong with the files themselves is shown, if anything is.
+fn with_neighbours(given: Files, paths: &[PathBuf]) -> Option<Definitions> {
+    let count = given.files.len();
+    let mut files = given;
+    let alone = compile(&files);
+    let mut latest = alone.diagnostics.clone();
+    if alone.definitions.is_some() {
+        return alone.definitions;
+    }
+    let mut neighbours = neighbours(paths);
+    loop {
+        let wanted: Vec<&str> = latest.iter().filter_map(|diagnostic| wanted(diagnostic, &files)).collect();
+        let Some(found) = neighbours.iter().position(|file| wanted.iter().any(|name| declares(file, name))) else {
+            break;
+        };
+        files.files.push(neighbours.remove(found));
+        let compiled = compile(&files);
+        if compiled.definitions.is_some() {
+            return compiled.definitions;
+        }
+        latest = compiled.diagnostics;
+    }
+    let of_given = |diagnostic: &&Diagnostic| (diagnostic.at.file as usize) < count;
+    let own: Vec<Diagnostic> = latest.iter().filter(of_given).cloned().collect();
+    let first: Vec<Diagnostic> =
+        alone.diagnostics.into_iter().filter(|diagnostic| diagnostic.code != UNKNOWN).collect();
+    let shown = [own, first, latest].into_iter().find(|diagnostics| has_errors(diagnostics)).unwrap_or_default();
+    show(&shown, &files);
+    None
+}
+
+fn has_errors(diagnostics: &[Diagnostic]) -> bool {
+    diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+}
+
+/// The lifecycle that a message misses.
+fn wanted<'f>(diagnostic: &Diagnostic, files: &'f Files) -> Option<&'f str> {
+    let file = files.files.get(diagnostic.at.file as usize).filter(|_| diagnostic.code == UNKNOWN)?;
+    file.text.get(diagnostic.at.range()).map(|text| text.trim_matches(['"', '\'']))
+}
+
+/// Whether a file says, before its first table, that it is this lifecycle's.
+fn declares(file: &File, lifecycle: &str) -> bool {
+    file.text.lines().map(str::trim).take_while(|line| !line.starts_with('[')).any(|line| {
+        let value = line.strip_prefix("lifecycle").and_then(|rest| rest.trim_start().strip_prefix('='));
+        value.and_then(|value| value.split(['"', '\'']).nth(1)) == Some(lifecycle)
+    })
+}
+
+/// The other files of the folders in which files were named. One that cannot be read is none.
+fn neighbours(paths: &[PathBuf]) -> Vec<File> {
+    let own: Vec<PathBuf> = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let mut reading = Reading::default();
     for path in paths.iter().filter(|path| !path.is_dir()) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        all.extend(files::inside(folder).unwrap_or_default());
+        for file in files::beside(folder) {
+            if !file.canonicalize().is_ok_and(|file| own.contains(&file)) {
+                let _ = files::read_one(&file, &mut reading);
+            }
+        }
     }
-    files::read(&all).map_or_else(|_| files.clone(), |reading| reading.files)
+    reading.files.files
 }
 
 fn compiled(files: &Files) -> Option<Definitions> {

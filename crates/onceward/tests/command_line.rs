@@ -115,6 +115,7 @@ fn what_cannot_be_read_is_misuse() {
         (vec!["check", empty.to_str().expect("UTF-8")], "holds no lifecycle files"),
         (vec!["check"], "required"),
         (vec!["draw", "no/such.toml"], "cannot read no/such.toml"),
+        (vec!["draw", "image.jobb"], "did you mean image.job?"),
         (vec!["draw", "no.such"], "no shipped lifecycle called no.such; shipped are "),
         (vec!["draw", "image.job", "--svg", "-o", "/no/such/folder/x.svg"], "cannot write /no/such/folder/x.svg"),
         (vec!["frobnicate"], "unrecognized subcommand"),
@@ -132,7 +133,7 @@ fn files_that_are_not_lifecycle_files_are_found_wanting() {
     let binary = write(&folder, "binary.toml", b"language = \"\xff\"");
     let large = write(&folder, "large.toml", vec![b'#'; 256 * 1024 + 1]);
     for (file, expected) in [
-        (binary.as_str(), "is not UTF-8 text: the byte at 12"),
+        (binary.as_str(), "is not UTF-8 text: the byte at 12 (line 1, column 13)"),
         (large.as_str(), "too large for a lifecycle file: at most 256 KB"),
         // A device has no end: the bound holds while reading, too.
         ("/dev/zero", "too large for a lifecycle file"),
@@ -219,4 +220,66 @@ fn every_verb_has_help_with_an_example_and_the_binary_a_version() {
         assert!(out(&done).contains("Example:\n  onceward "), "{arguments:?}: {}", out(&done));
     }
     assert_eq!(out(&onceward(&["--version"])), format!("onceward {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_told_in_json_too() {
+    let done = onceward(&["check", "no/such.toml", "--json"]);
+    assert_eq!(done.status.code(), Some(2), "{}", err(&done));
+    let said: serde_json::Value = serde_json::from_str(&out(&done)).expect("JSON");
+    assert_eq!((&said["sound"], &said["diagnostics"][0]["code"]), (&false.into(), &"unreadable-file".into()));
+    let binary = write(&folder("json_unfit"), "binary.toml", b"a = 1\nlanguage = \"\xff\"");
+    let done = onceward(&["check", &binary, "--json"]);
+    assert_eq!(done.status.code(), Some(1), "{}", err(&done));
+    let said: serde_json::Value = serde_json::from_str(&out(&done)).expect("JSON");
+    let at = &said["diagnostics"][0]["at"];
+    assert_eq!((&at["line"], &at["column"]), (&2.into(), &13.into()), "{said:#}");
+}
+
+#[test]
+fn folders_are_searched_but_not_what_is_hidden_or_built() {
+    let done = onceward(&["check", "systems"]);
+    assert_eq!(done.status.code(), Some(0), "{}", err(&done));
+    assert!(out(&done).contains("document.job, execution.job, image.asset"), "{}", out(&done));
+    let folder = folder("nested");
+    for part in ["deep/er", ".hidden", "target"] {
+        std::fs::create_dir_all(folder.join(part)).expect("a folder");
+    }
+    write(&folder.join("deep/er"), "door.toml", SOUND);
+    write(&folder.join(".hidden"), "bad.toml", "?");
+    write(&folder.join("target"), "bad.toml", "?");
+    let done = onceward(&["check", &folder.to_string_lossy()]);
+    assert_eq!(out(&done), "1 lifecycle is sound: door.door\n", "{}", err(&done));
+}
+
+/// A door that refers to a lock, which stands in another file.
+fn door_with_lock(go: &str) -> String {
+    let create = "[fields]\nlock = { type = \"ref\", to = \"door.lock\", optional = true }\n\n[[on.create]]";
+    SOUND.replace("[[on.create]]", create).replace("shut -> gone", go)
+}
+
+#[test]
+fn a_drawn_file_hears_of_its_own_errors_and_not_of_its_neighbours() {
+    let folder = folder("neighbours");
+    write(&folder, "notes.toml", "this is no lifecycle");
+    write(&folder, "copy.toml", SOUND);
+    let lock = SOUND.replace("door.door", "door.lock");
+    write(&folder, "lock.toml", &lock);
+    let door = write(&folder, "door.toml", door_with_lock("shut -> gone"));
+    let done = onceward(&["draw", &door]);
+    assert_eq!(done.status.code(), Some(0), "{}", err(&done));
+    let door = write(&folder, "door.toml", door_with_lock("shut -> gnoe"));
+    for lock in [lock.as_str(), "lifecycle = \"door.lock\"\nlanguage = 2\n"] {
+        write(&folder, "lock.toml", lock);
+        let done = onceward(&["draw", &door]);
+        assert_eq!(done.status.code(), Some(1), "{}", err(&done));
+        let said = err(&done);
+        assert!(!said.contains("notes.toml") && !said.contains("copy.toml"), "{said}");
+    }
+    write(&folder, "lock.toml", &lock);
+    let said = err(&onceward(&["draw", &door]));
+    assert!(said.contains("unknown-state") && said.contains("did you mean `gone`?"), "{said}");
+    assert_eq!(said.matches("error[").count(), 1, "{said}");
+    let said = err(&onceward(&["check", &door]));
+    assert!(said.contains("or the folder: onceward check DIR"), "{said}");
 }

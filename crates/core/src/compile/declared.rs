@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::literal;
 use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
+use crate::expr;
 use crate::model::{Bounds, Field, Type};
 use crate::syntax::ast::{self, At, Literal, Text};
 use crate::syntax::near;
@@ -189,6 +190,15 @@ impl Declarer<'_> {
         good.then(|| to.value.iter().map(|target| target.text.clone()).collect())
     }
 
+    /// The lifecycle of a link's source, `relay.submission` of `relay.submission.job`. Asked here and not where links are
+    /// followed, so that no row that reads a broken link is blamed for it.
+    pub(super) fn link_lifecycle(&mut self, from: &Text) {
+        if let Some((lifecycle, _)) = from.text.rsplit_once('.') {
+            let place = expr::Place { whole: from.part(0..lifecycle.len()), content: None };
+            self.lifecycle(&Text { text: lifecycle.into(), place });
+        }
+    }
+
     /// Whether a lifecycle of that name is known; says so where not.
     pub(super) fn lifecycle(&mut self, name: &Text) -> bool {
         let known = self.lifecycles.contains(&name.text);
@@ -198,7 +208,9 @@ impl Declarer<'_> {
             self.out.push(
                 Diagnostic::error("unknown-lifecycle", name.at(), format!("there is no lifecycle `{}`", name.text))
                     .label("not among the files given")
-                    .help(format!("{help}\nfiles that name each other are checked together")),
+                    .help(format!(
+                        "{help}\nif it is in another file, give that file too, or the folder: onceward check DIR"
+                    )),
             );
         }
         known

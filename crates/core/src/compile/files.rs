@@ -119,6 +119,11 @@ fn declare(sources: &[Source], out: &mut Vec<Diagnostic>) -> World {
             signatures.insert(signature.name.clone(), signature);
         }
     }
+    for source in sources {
+        let mut declarer = Declarer { lifecycles: &lifecycles, out };
+        source.links.iter().flat_map(|link| &link.from).for_each(|from| declarer.link_lifecycle(from));
+        source.lookups.iter().for_each(|lookup| _ = declarer.lifecycle(&lookup.to));
+    }
     let mut shapes = BTreeMap::new();
     for source in sources {
         let Some(signature) = signatures.get(&source.lifecycle.text) else { continue };

@@ -7,7 +7,7 @@ const CANDIDATES: usize = 100;
 const LISTED: usize = 20;
 
 /// The candidate that differs least, if it differs little enough to be a slip of the pen.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     let allowed = (length / 3).clamp(1, 3);
     if length > LONGEST {
