@@ -1,9 +1,10 @@
 //! No way into a final state with money in the hold (IMG-13, REL-18). Sound because holds are private and only `rest`
 //! empties one for certain: a flow of one bit over the states, guards ignored.
 
-use super::survey::Survey;
+use super::faults::each;
+use super::survey::{Survey, numbered, rows};
 use crate::diagnostic::Diagnostic;
-use crate::expr::Kind;
+use crate::expr::{Expr, Kind, Root, Step};
 use crate::model::{AccountRef, Amount, EventKind, Move, Row, StateIx, StateSet};
 use crate::value::Value;
 
@@ -59,6 +60,66 @@ pub(super) fn check(survey: &Survey, found: &mut Vec<Diagnostic>) {
             }
         }
     }
+    trapped(survey, &filled, found);
+}
+
+/// Whether any row brings money into the hold.
+pub(super) fn may_be_filled(survey: &Survey) -> bool {
+    rows(survey.lifecycle).any(|(_, row)| is_filled(&row.moves, false))
+}
+
+/// No state where money goes into the hold and no way leads out again. A way into a final state is judged by itself.
+fn trapped(survey: &Survey, filled: &[Option<Way>], found: &mut Vec<Diagnostic>) {
+    let out = |state: StateIx| {
+        survey
+            .ways_from(state)
+            .any(|(_, row, to)| survey.lifecycle.states[usize::from(to)].is_final || row.moves.iter().any(may_empty))
+    };
+    let is_trapped = |state: StateIx| {
+        let onward = survey.spread(StateSet::default().with(state));
+        !out(state) && !(0..64).zip(&onward).any(|(at, way)| way.is_some() && out(at))
+    };
+    for (at, state) in numbered(survey.lifecycle) {
+        let Some(way) = &filled[usize::from(at)] else { continue };
+        // Told of where the money came in; the states after it need no word of their own.
+        let before = way.from.filter(|from| *from != at && filled[usize::from(*from)].is_some());
+        if !is_trapped(at) || before.is_some_and(is_trapped) {
+            continue;
+        }
+        let came = rows(survey.lifecycle)
+            .find(|(event, row)| *event.name == *way.event && row.to.is_none_or(|to| to == at) && is_filled(&row.moves, false));
+        let error = Diagnostic::error(
+            "trapped-hold",
+            state.at,
+            format!("money may come into the hold in `{}`, and no row ever takes it out", state.name),
+        )
+        .label("no row from here on empties the hold")
+        .help(format!(
+            "add a row from `{}`, or from a state after it, with `move = [{{ from = \"hold\", to = \"…\", amount = \"rest\" }}]`",
+            state.name
+        ));
+        found.push(match came {
+            Some((_, row)) => error.also(row.at, "fills it"),
+            None => error,
+        });
+    }
+}
+
+/// The rest, or an amount that a caller can choose so that nothing is left.
+fn may_empty(step: &Move) -> bool {
+    let chosen = |expr: &Expr| match &expr.kind {
+        Kind::Read(path) => matches!(path.root, Root::Input(_)) || path.steps.first() == Some(&Step::Hold),
+        _ => false,
+    };
+    matches!(step.from, AccountRef::Hold)
+        && match &step.amount {
+            Amount::Rest => true,
+            Amount::Formula(formula) => {
+                let mut found = false;
+                each(&formula.expr, &mut |expr| found |= chosen(expr));
+                found
+            }
+        }
 }
 
 fn ways(survey: &Survey, kind: EventKind, row: &Row) -> Vec<(Option<StateIx>, StateIx)> {

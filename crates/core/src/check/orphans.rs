@@ -68,6 +68,11 @@ fn orphan(survey: &Survey, flow: &Flow, state: StateIx) -> Diagnostic {
     let error = Diagnostic::error("orphan-state", declared.at, format!("a record can be left for ever in `{name}`"));
     let timed = survey.lifecycle.rows(EventKind::Time).iter().find(|row| row.from.contains(state));
     match timed {
+        // Resting would not give the money back.
+        None if super::holds::may_be_filled(survey) => error.label("nothing is sure to move it on").help(format!(
+            "add an `[[on.time]]` row from `{name}` that gives back what is in the hold, let workers take it with \
+             `ready = true`, or say that this is meant with `rest = true`"
+        )),
         None => error.label("nothing is sure to move it on").help(format!(
             "say that this is meant with `rest = true` (or `final = true`), let workers take it with `ready = true`, or add \
              an `[[on.time]]` row from `{name}`"

@@ -4,6 +4,10 @@ use super::lifecycle::Builder;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::model::EventKind;
 use crate::syntax::ast::{Event, Ready, Row, State, Text};
+use crate::syntax::near;
+
+/// The events that have a meaning of their own.
+const ENGINE_EVENTS: [&str; 7] = ["create", "lease", "commit", "finish", "fail", "time", "enter"];
 
 impl Builder<'_> {
     pub(super) fn state_placement(&mut self, state: &State) {
@@ -79,7 +83,25 @@ impl Builder<'_> {
             if kind == EventKind::Time {
                 self.not_on_operation_clock(event.name.at(), "timers");
             }
+            if kind == EventKind::Called {
+                self.no_slip_of_the_pen(&event.name);
+            }
         }
+    }
+
+    /// An event that anybody may call instead of one that the engine fires would be a hole, and nothing else would show
+    /// it. So such a name is refused even where it is meant.
+    fn no_slip_of_the_pen(&mut self, name: &Text) {
+        let Some(near) = near::slip_of(&name.text, ENGINE_EVENTS) else { return };
+        self.report(
+            Diagnostic::error(
+                "near-engine-event",
+                name.at(),
+                format!("`{}` is too much like `{near}`, which the engine fires", name.text),
+            )
+            .label("would be an event that callers fire")
+            .help(format!("did you mean `{near}`? If not, choose a name that is further from it")),
+        );
     }
 
     pub(super) fn row_placement(&mut self, event: &Event, kind: EventKind, row: &Row) {

@@ -38,6 +38,14 @@ pub(crate) fn advice<'a>(name: &str, what: &str, candidates: impl IntoIterator<I
     format!("the {what}: {}", names.join(", "))
 }
 
+/// The candidate that is one slip away at most, whatever the case of the letters.
+pub(crate) fn slip_of<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if name.chars().count() > LONGEST {
+        return None;
+    }
+    candidates.into_iter().take(CANDIDATES).find(|candidate| distance(&name.to_lowercase(), candidate) <= 1)
+}
+
 /// Letters to insert, delete, replace or swap with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();

@@ -50,3 +50,21 @@ fn the_world_is_seen_from_every_file() {
     assert_eq!(found, vec!["outside-elsewhere"]);
     warned(&[("[[on.lease]]", "[[on.ask]]\ngo = \"QUEUED\"\nby = \"record\"\n\n[[on.lease]]")], "never-caused");
 }
+
+/// REL-18: money that comes in must have a way out.
+#[test]
+fn money_is_not_trapped() {
+    let file = |more: &str| {
+        format!(
+            "language = 1\nlifecycle = \"test.box\"\nabout = \"x\"\nasset = \"coin\"\noutside = [\"mint\"]\n[states]\nOPEN = {{ rest = true }}\nPAID = {{ rest = true }}\nSHUT = {{ rest = true }}\n[[on.create]]\ngo = \"-> OPEN\"\n[[on.pay]]\ngo = \"OPEN -> PAID\"\nmove = [{{ from = \"mint\", to = \"hold\", amount = \"5\" }}]\n[[on.shut]]\ngo = \"OPEN | PAID -> SHUT\"\n{more}"
+        )
+    };
+    assert_eq!(super::house::found(&[&file("")]), vec!["trapped-hold"]);
+    // A way on is none where what is in the hold stays there, or some of it.
+    let part = "[[on.take]]\ngo = \"SHUT\"\nmove = [{ from = \"hold\", to = \"mint\", amount = \"3\" }]\n";
+    assert_eq!(super::house::found(&[&file(part)]), vec!["trapped-hold"]);
+    let rest = "[[on.take]]\ngo = \"SHUT\"\nmove = [{ from = \"hold\", to = \"mint\", amount = \"rest\" }]\n";
+    assert_eq!(super::house::found(&[&file(rest)]), Vec::<&str>::new());
+    let chosen = "[[on.take]]\ngo = \"SHUT\"\ninput = { much = { type = \"int\", min = 0 } }\nmove = [{ from = \"hold\", to = \"mint\", amount = \"input.much\" }]\n";
+    assert_eq!(super::house::found(&[&file(chosen)]), Vec::<&str>::new());
+}

@@ -95,3 +95,13 @@ fn enter_rows_go_round_in_no_circle() {
     let line = "[[on.enter]]\ngo = \"WAITING -> QUEUED\"\nwhen = \"record.tries > 2\"\n\n[[on.time]]";
     sound(&[("[[on.time]]", line)]);
 }
+
+#[test]
+fn events_are_not_named_almost_like_the_engines() {
+    for name in ["entr", "neter", "comit", "Fail", "TIME", "fial", "leases", "mail"] {
+        unsound(&[("[[on.pay]]", &format!("[[on.{name}]]\ngo = \"NEW\"\n\n[[on.pay]]"))], "near-engine-event");
+    }
+    for name in ["release", "failed", "entered", "recreate"] {
+        sound(&[("[[on.pay]]", &format!("[[on.{name}]]\ngo = \"NEW\"\n\n[[on.pay]]"))]);
+    }
+}
