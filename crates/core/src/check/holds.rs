@@ -86,8 +86,9 @@ fn trapped(survey: &Survey, filled: &[Option<Way>], found: &mut Vec<Diagnostic>)
         if !is_trapped(at) || before.is_some_and(is_trapped) {
             continue;
         }
-        let came = rows(survey.lifecycle)
-            .find(|(event, row)| *event.name == *way.event && row.to.is_none_or(|to| to == at) && is_filled(&row.moves, false));
+        let came = rows(survey.lifecycle).find(|(event, row)| {
+            *event.name == *way.event && row.to.is_none_or(|to| to == at) && is_filled(&row.moves, false)
+        });
         let error = Diagnostic::error(
             "trapped-hold",
             state.at,
