@@ -1,7 +1,7 @@
 //! Who may read a record, and who may take a row.
 
 use super::draft::Draft;
-use super::halt::Step;
+use super::halt::{Halt, Step};
 use crate::expr::{Env, eval};
 use crate::model::{Access, By, Row};
 use crate::record::{Actor, Record, Token};
@@ -38,7 +38,11 @@ pub(super) fn may_read(draft: &Draft, record: &Record, actor: &Actor, token: Opt
     for access in &lifecycle.access {
         let admitted = match access {
             Access::Anyone => true,
-            Access::By(by) => admits(draft, by, record, actor, Caller::Key(token))?,
+            // A rule that faults lets nobody in. Passed on, the fault would tell a stranger that the record is there.
+            Access::By(by) => match admits(draft, by, record, actor, Caller::Key(token)) {
+                Err(Halt::Fault(_)) => false,
+                judged => judged?,
+            },
         };
         if admitted {
             return Ok(true);
