@@ -36,7 +36,7 @@ pub(super) struct Run<'a> {
     pub(super) draft: Draft<'a>,
     tasks: Vec<Task>,
     depth: usize,
-    /// Events offered so far, against `bounds::RECORDS_PER_OPERATION`.
+    /// Events offered, required and records spawned so far, against `bounds::RECORDS_PER_OPERATION`.
     offered: usize,
     /// Enter rows in a row, so far.
     chain: usize,
@@ -115,7 +115,7 @@ impl<'a> Run<'a> {
         if let (EventKind::Commit, None, Some(execution)) = (kind, row.to, &mut record.execution) {
             execution.finish_moves = true;
         }
-        keys::update(&mut self.draft, before.map(|record| &**record), &record, occasion.event)?;
+        keys::update(&mut self.draft, before.map(|record| &**record), &record, occasion)?;
         ledger::carry_out(&mut self.draft, &mut record, plan.moves, occasion.event)?;
         match before {
             Some(before) if row.to.is_none() => timers::follow(&before.lifecycle, before, &mut record),
@@ -240,6 +240,8 @@ impl<'a> Run<'a> {
             let reason = format!("more than {DEPTH} records make or require one another");
             return Err(Halt::Refuse(refusal(&record, "require", 409, "too_deep", reason)));
         }
+        self.offered += 1;
+        self.within_bounds()?;
         self.depth += 1;
         let base = self.tasks.len();
         let done = step(self).and_then(|done| self.follow_up(base).map(|()| done));
@@ -251,14 +253,7 @@ impl<'a> Run<'a> {
     pub(super) fn follow_up(&mut self, base: usize) -> Step<()> {
         while self.tasks.len() > base {
             let Some(task) = self.tasks.pop() else { break };
-            if self.offered > bounds::RECORDS_PER_OPERATION {
-                return Err(Halt::Refuse(super::halt::refusal_of_call(
-                    "cascade",
-                    409,
-                    "operation_too_large",
-                    format!("the operation reaches more than {} records", bounds::RECORDS_PER_OPERATION),
-                )));
-            }
+            self.within_bounds()?;
             match task {
                 Task::Offer { record, event, input } => self.offer(record, &event, &input)?,
                 Task::Entered { record, row, chain } => {
@@ -275,6 +270,15 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// What is undone counts too: it is the work that is bounded, however rows are tried and given up.
+    fn within_bounds(&self) -> Step<()> {
+        if self.offered <= bounds::RECORDS_PER_OPERATION {
+            return Ok(());
+        }
+        let reason = format!("the operation reaches more than {} records", bounds::RECORDS_PER_OPERATION);
+        Err(Halt::Refuse(super::halt::refusal_of_call("cascade", 409, "operation_too_large", reason)))
     }
 
     fn offer(&mut self, id: RecordId, event: &Arc<str>, input: &Arc<[(Arc<str>, Value)]>) -> Step<()> {

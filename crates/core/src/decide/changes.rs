@@ -20,8 +20,9 @@ pub enum Decision {
     Refusal(Box<Refusal>),
     /// Load these and ask again.
     Missing(Vec<Key>),
-    /// Apply `Call::Due` to these first, each an operation of its own, and ask again.
-    Due(Vec<RecordId>),
+    /// Apply `Call::Due` to these first, each an operation of its own, and ask again. At this time or later: a record in
+    /// reach may have been logged after the clock's `now`, and by the clock alone nothing would be due.
+    Due { records: Vec<RecordId>, at: Time },
     /// Put these questions to the outside and ask again with the answers.
     Ask(Vec<Question>),
 }

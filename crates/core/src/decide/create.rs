@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::access::Caller;
 use super::carry::Run;
 use super::halt::{Halt, Step, refusal_of_call};
-use super::input::Given;
+use super::input::{Given, is_bounded};
 use super::operation::Create;
 use super::plan::{NotTaken, Occasion, weigh};
 use crate::model::{Lifecycle, PayloadBounds};
@@ -24,6 +24,10 @@ impl Run<'_> {
             Some(owner) => Arc::clone(owner),
             None => Arc::clone(&actor.id),
         };
+        if owner.is_empty() || !is_bounded(&owner) {
+            let reason = "an owner has from 1 to 1000 characters, and no NUL";
+            return Err(Halt::Refuse(refusal_of_call("create", 422, "bad_input", reason)));
+        }
         if let Some(id) = create.id {
             if id.0.get_version_num() != 7 {
                 let reason = "the id of a new record must be a UUID of version 7";

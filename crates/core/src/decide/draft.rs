@@ -337,8 +337,16 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn add_balance(&mut self, account: Account, delta: i64) -> Step<()> {
+        let overflow = || fault(FaultKind::Overflow);
         let balance = self.balances.entry(account.clone()).or_default();
-        *balance = balance.checked_add(delta).ok_or_else(|| fault(FaultKind::Overflow))?;
+        let changed = balance.checked_add(delta).ok_or_else(overflow)?;
+        // Where the account is known its sum must fit too; where it is not, the store holds the same constraint.
+        self.snapshot
+            .accounts
+            .get(&account)
+            .map_or(Some(0), |stored| stored.checked_add(changed))
+            .ok_or_else(overflow)?;
+        *balance = changed;
         self.undo.push(Undo::Balance { account, delta });
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use crate::bounds;
 use crate::model::{Bounds, Field, Row, Type};
 use crate::value::{RecordId, Value};
 
@@ -74,6 +75,11 @@ pub(super) fn read(row: &Row, creating: bool, given: Given) -> Result<Inputs, St
         }
     }
     Ok(inputs)
+}
+
+/// Whether a name that a call carries (an owner, a worker) keeps to the bound that every string has.
+pub(super) fn is_bounded(name: &str) -> bool {
+    !name.contains('\0') && (name.len() <= bounds::TEXT_CHARS || name.chars().count() <= bounds::TEXT_CHARS)
 }
 
 /// Read an object of declared parts: a result, or a check's answer.

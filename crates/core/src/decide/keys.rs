@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::access::may_read;
+use super::access::{Caller, may_read};
 use super::draft::{Draft, fault};
 use super::halt::{Halt, Step, refusal};
+use super::plan::Occasion;
 use super::snapshot::{CountKey, UniqueKey, key_parts};
 use crate::expr::{Env, FaultKind, eval};
 use crate::model::{Clash, KeyPart, Limit, StateSet};
@@ -12,7 +13,7 @@ use crate::record::Record;
 use crate::value::{RecordId, Value};
 
 /// Claim and release what the change of a record claims and releases. `before` is `None` at creation.
-pub(super) fn update(draft: &mut Draft, before: Option<&Record>, after: &Record, event: &str) -> Step<()> {
+pub(super) fn update(draft: &mut Draft, before: Option<&Record>, after: &Record, occasion: Occasion) -> Step<()> {
     let lifecycle = Arc::clone(&after.lifecycle);
     for unique in &lifecycle.uniques {
         let old = before.and_then(|record| held(record, &unique.on, unique.within));
@@ -29,7 +30,7 @@ pub(super) fn update(draft: &mut Draft, before: Option<&Record>, after: &Record,
             let key = key(parts);
             match draft.holder(&key)? {
                 Some(holder) if holder != after.id => {
-                    return Err(clash(draft, before, after, event, holder, &unique.clash)?);
+                    return Err(clash(draft, before, after, occasion, holder, &unique.clash)?);
                 }
                 Some(_) => {}
                 None => draft.set_holder(key, Some(after.id)),
@@ -37,7 +38,7 @@ pub(super) fn update(draft: &mut Draft, before: Option<&Record>, after: &Record,
         }
     }
     for limit in &lifecycle.limits {
-        update_limit(draft, before, after, event, limit)?;
+        update_limit(draft, before, after, occasion.event, limit)?;
     }
     Ok(())
 }
@@ -47,11 +48,14 @@ fn clash(
     draft: &Draft,
     before: Option<&Record>,
     after: &Record,
-    event: &str,
+    occasion: Occasion,
     holder: RecordId,
     clash: &Clash,
 ) -> Step<Halt> {
+    let event = occasion.event;
     let readable = match draft.find(holder)? {
+        // A spawn uses the holder whoever owns it: nobody is shown anything of it.
+        Some(_) if occasion.caller == Caller::Record => true,
         Some(record) => may_read(draft, record, &draft.operation.actor, None)?,
         None => false,
     };

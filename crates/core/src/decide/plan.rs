@@ -10,7 +10,7 @@ use super::draft::{Draft, fault};
 use super::halt::{Halt, Step, refusal};
 use super::input::{self, Given};
 use super::ledger::{self, PlannedMove};
-use crate::expr::{Env, FaultKind, checks_read, eval};
+use crate::expr::{Env, FaultKind, Kind, Path, Root, Stop, checks_read, eval};
 use crate::model::{Cause, Deliver, Formula, Row, Slot, Spawn, SpawnPayload};
 use crate::record::{Record, WorkError};
 use crate::value::{RecordId, Value};
@@ -69,9 +69,7 @@ pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasio
     let inputs = match input::read(row, occasion.creating, occasion.given) {
         Ok(inputs) => inputs,
         Err(reason) => {
-            // Whoever may not call at all is told that, not what the input lacks.
-            let admitted = is_for(draft, row, record, occasion.caller)?;
-            return Ok(Err(if admitted { NotTaken::Input(reason) } else { NotTaken::Caller }));
+            return unfit(draft, row, record, occasion.caller, reason).map(Err);
         }
     };
     let mut set = Vec::with_capacity(row.set.len());
@@ -92,8 +90,7 @@ pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasio
         record
     };
     if let Some(reason) = unfit_ref(draft, row, &inputs.values, occasion.caller)? {
-        let admitted = is_for(draft, row, record, occasion.caller)?;
-        return Ok(Err(if admitted { NotTaken::Input(reason) } else { NotTaken::Caller }));
+        return unfit(draft, row, record, occasion.caller, reason).map(Err);
     }
     if !is_for(draft, row, record, occasion.caller)? {
         return Ok(Err(NotTaken::Caller));
@@ -113,22 +110,20 @@ pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasio
         if !holds(row, &env)? {
             return Ok(Err(NotTaken::Guard));
         }
-        refuse(row, &env, occasion.event, |_| true)?;
+        refuse(row, &env, occasion.event, is_true)?;
     } else {
         // Ask the outside only once all that can be judged without it holds.
-        let asks = |formula: &Formula| !checks_read(&formula.expr).is_empty();
-        if row.when.as_ref().is_none_or(|when| !asks(when)) {
-            if !holds(row, &env)? {
-                return Ok(Err(NotTaken::Guard));
-            }
-            refuse(row, &env, occasion.event, |formula| !asks(formula))?;
+        match row.when.as_ref().map_or(Ok(Some(true)), |when| judged(when, &env))? {
+            Some(false) => return Ok(Err(NotTaken::Guard)),
+            Some(true) => refuse(row, &env, occasion.event, |formula, env| Ok(judged(formula, env)? == Some(true)))?,
+            None => {}
         }
         answers = answered(draft, row, &env)?;
         env.answers = &answers;
         if !holds(row, &env)? {
             return Ok(Err(NotTaken::Guard));
         }
-        refuse(row, &env, occasion.event, |_| true)?;
+        refuse(row, &env, occasion.event, is_true)?;
     }
     for (slot, formula) in &row.set {
         let value = eval(&formula.expr, &env)?;
@@ -144,8 +139,8 @@ pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasio
         moves: ledger::plan(&row.moves, &env)?,
         spawn: plan_spawns(&row.spawn, &env)?,
         deliver: plan_deliveries(&row.deliver, &env)?,
-        require: plan_causes(&row.require, &env)?,
-        cascade: plan_causes(&row.cascade, &env)?,
+        require: plan_causes(draft, &row.require, &env)?,
+        cascade: plan_causes(draft, &row.cascade, &env)?,
     }))
 }
 
@@ -160,9 +155,29 @@ fn is_true(formula: &Formula, env: &Env) -> Step<bool> {
     }
 }
 
-fn refuse(row: &Row, env: &Env, event: &str, include: impl Fn(&Formula) -> bool) -> Step<()> {
+/// A condition without the outside; `None` where it cannot be judged before an answer is there.
+fn judged(formula: &Formula, env: &Env) -> Step<Option<bool>> {
+    match eval(&formula.expr, env) {
+        Ok(Value::Bool(truth)) => Ok(Some(truth)),
+        Ok(_) => Err(Halt::Fault(crate::expr::Fault { kind: FaultKind::Null, at: formula.expr.at })),
+        Err(Stop::Unanswered(_)) => Ok(None),
+        Err(stop) => Err(stop.into()),
+    }
+}
+
+/// Whoever may not call at all is told that, not what the input lacks; where the right to call hangs on the input itself,
+/// the input is what is wrong.
+fn unfit(draft: &Draft, row: &Row, record: &Record, caller: Caller, reason: String) -> Step<NotTaken> {
+    match is_for(draft, row, record, caller) {
+        Ok(true) | Err(Halt::Fault(_)) => Ok(NotTaken::Input(reason)),
+        Ok(false) => Ok(NotTaken::Caller),
+        Err(halt) => Err(halt),
+    }
+}
+
+fn refuse(row: &Row, env: &Env, event: &str, applies: impl Fn(&Formula, &Env) -> Step<bool>) -> Step<()> {
     for entry in &row.refuse {
-        if include(&entry.condition) && is_true(&entry.condition, env)? {
+        if applies(&entry.condition, env)? {
             // What the outside found is not told on: a prompt that is blocked hears that it is, not by what (IMG-15).
             let reason = if checks_read(&entry.condition.expr).is_empty() {
                 format!("refused because {}", entry.condition.text)
@@ -286,7 +301,7 @@ fn plan_deliveries(deliveries: &[Deliver], env: &Env) -> Step<Vec<PlannedDeliver
     Ok(planned)
 }
 
-fn plan_causes(causes: &[Cause], env: &Env) -> Step<Vec<PlannedCause>> {
+fn plan_causes(draft: &Draft, causes: &[Cause], env: &Env) -> Step<Vec<PlannedCause>> {
     let mut planned = Vec::with_capacity(causes.len());
     for cause in causes {
         if !applies(cause.condition.as_ref(), env)? {
@@ -295,7 +310,11 @@ fn plan_causes(causes: &[Cause], env: &Env) -> Step<Vec<PlannedCause>> {
         let targets = match eval(&cause.to.expr, env)? {
             Value::Ref(id) => vec![id],
             Value::List(items) => {
-                items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect()
+                let ids: Vec<RecordId> =
+                    items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect();
+                // A whole link comes in creation order already.
+                let is_link = matches!(&cause.to.expr.kind, Kind::Read(Path { root: Root::Link(_), .. }));
+                if is_link { ids } else { in_creation_order(draft, &ids)? }
             }
             _ => Vec::new(),
         };
@@ -306,6 +325,18 @@ fn plan_causes(causes: &[Cause], env: &Env) -> Step<Vec<PlannedCause>> {
         });
     }
     Ok(planned)
+}
+
+/// Targets that a field lists, each once.
+fn in_creation_order(draft: &Draft, ids: &[RecordId]) -> Step<Vec<RecordId>> {
+    draft.gather(ids)?;
+    let mut dated = Vec::with_capacity(ids.len());
+    for id in ids {
+        dated.push((draft.expect(*id)?.created_at, *id));
+    }
+    dated.sort_unstable();
+    dated.dedup();
+    Ok(dated.into_iter().map(|(_, id)| id).collect())
 }
 
 fn values(formulas: &[(Arc<str>, Formula)], env: &Env) -> Step<Vec<(Arc<str>, Value)>> {

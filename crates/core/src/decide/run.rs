@@ -36,6 +36,13 @@ pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operat
             Ok(done) => return answer(run.draft, done, now),
             Err(halt) => halt,
         };
+        let halt = match halt {
+            Halt::Refuse(refusal) if !is_engine_call(&operation.call) => match shown(&run.draft, refusal) {
+                Ok(refusal) => return Decision::Refusal(refusal),
+                Err(halt) => halt,
+            },
+            other => other,
+        };
         return match halt {
             // A record in reach was logged later: time never runs backwards in a record's log. Ends, because `now`
             // only grows, up to the latest of the records in the snapshot.
@@ -44,16 +51,15 @@ pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operat
                 continue;
             }
             Halt::Missing(keys) => Decision::Missing(keys),
-            Halt::Due(records) => Decision::Due(records),
+            Halt::Due(records) => Decision::Due { records, at: now },
             Halt::Ask(questions) => Decision::Ask(questions),
             Halt::Holder(subject) => {
                 let reads = run.draft.into_parts().reads;
                 Decision::NoOp(NoOp { subject, reason: NoOpReason::Holder, reads })
             }
-            Halt::Refuse(refusal) if !is_engine_call(&operation.call) => Decision::Refusal(shown(snapshot, refusal)),
             Halt::Refuse(refusal) => stuck(run.draft, &refusal.reason),
             Halt::Fault(fault) if marks_stuck(&operation.call) => stuck(run.draft, &fault.kind.to_string()),
-            Halt::Fault(fault) => Decision::Refusal(shown(snapshot, faulted(&operation.call, &fault))),
+            Halt::Fault(fault) => Decision::Refusal(faulted(snapshot, &operation.call, &fault)),
         };
     }
 }
@@ -328,7 +334,7 @@ fn stuck(failed: Draft, why: &str) -> Decision {
     }
 }
 
-fn faulted(call: &Call, fault: &Fault) -> Box<Refusal> {
+fn faulted(snapshot: &Snapshot, call: &Call, fault: &Fault) -> Box<Refusal> {
     let (record, event): (Option<RecordId>, &str) = match call {
         Call::Fire { record, event, .. } => (Some(*record), event),
         Call::Create(_) => (None, "create"),
@@ -343,15 +349,39 @@ fn faulted(call: &Call, fault: &Fault) -> Box<Refusal> {
         "fault",
         format!("the lifecycle cannot carry this out: {}", fault.kind),
     );
-    refusal.record = record;
+    refusal.record = record.filter(|id| snapshot.record(*id).is_some());
     refusal
 }
 
-/// A refusal names no record that does not exist: the one that was to be made.
-fn shown(snapshot: &Snapshot, mut refusal: Box<Refusal>) -> Box<Refusal> {
-    if refusal.record.is_some_and(|id| snapshot.record(id).is_none()) {
+/// A refusal names no record that does not exist (the one that was to be made), nor one that the caller may not read:
+/// another record's row may have refused.
+fn shown(draft: &Draft, mut refusal: Box<Refusal>) -> Step<Box<Refusal>> {
+    let Some(id) = refusal.record else { return Ok(refusal) };
+    let visible = match draft.snapshot.record(id) {
+        None => false,
+        Some(_) if subject_of(&draft.operation.call) == Some(id) => true,
+        Some(record) => may_read(draft, record, &draft.operation.actor, None)?,
+    };
+    if !visible {
         refusal.record = None;
         refusal.state = None;
     }
-    refusal
+    Ok(refusal)
+}
+
+/// The record that a call names: whoever got as far as a refusal about it may know of it.
+const fn subject_of(call: &Call) -> Option<RecordId> {
+    match call {
+        Call::Create(_) => None,
+        Call::Fire { record, .. }
+        | Call::Lease { record, .. }
+        | Call::Start { record, .. }
+        | Call::Heartbeat { record, .. }
+        | Call::Commit { record, .. }
+        | Call::Finish { record, .. }
+        | Call::Fail { record, .. }
+        | Call::Yield { record, .. }
+        | Call::Due { record }
+        | Call::Lost { record, .. } => Some(*record),
+    }
 }

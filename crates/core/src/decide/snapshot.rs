@@ -239,7 +239,8 @@ pub(super) fn key_part(value: &Value) -> Option<Arc<str>> {
         Value::Null => return None,
         Value::Bool(b) => format!("b{b}"),
         Value::Int(i) => format!("i{i}"),
-        Value::Double(d) => format!("d{d}"),
+        // Zero has two signs and is one value.
+        Value::Double(d) => format!("d{}", d + 0.0),
         Value::Text(t) => format!("s{t}"),
         Value::Time(t) => format!("t{}", t.micros()),
         Value::Duration(d) => format!("p{}", d.micros()),

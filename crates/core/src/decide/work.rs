@@ -74,6 +74,9 @@ impl Run<'_> {
         let Some(expires_at) = self.draft.now.checked_add(lease) else {
             return no(422, "bad_input", "the lease would end beyond all time");
         };
+        if !input::is_bounded(worker) {
+            return no(422, "bad_input", "a worker's name has at most 1000 characters, and no NUL");
+        }
         let key = self.claim_work_key(&record)?;
         let mut leased = (*record).clone();
         leased.attempt += 1;
@@ -223,7 +226,7 @@ impl Run<'_> {
                 refusal.committed = Some(token);
                 return Err(Halt::Refuse(refusal));
             }
-            Standing::Aborted(Some(abort)) if abort.code == report.code => return Ok(Done::Repeated),
+            Standing::Aborted(Some(abort)) if abort.code == cut(&report.code) => return Ok(Done::Repeated),
             Standing::Aborted(_) => return Err(Halt::Refuse(lease_lost(&record, event, token))),
         }
         let error = classed(&record.lifecycle.errors, report);
@@ -248,6 +251,15 @@ impl Run<'_> {
             ExecutionStatus::Aborted => Standing::Aborted(execution.aborted.clone()),
         };
         match &record.execution {
+            // EXE-9. A lease that ran out is dealt with before anybody gets here, unless the record is set aside.
+            Some(newest)
+                if newest.token == token
+                    && record.stuck.is_some()
+                    && newest.expires_at <= self.draft.now
+                    && matches!(newest.status, ExecutionStatus::Leased | ExecutionStatus::InProgress) =>
+            {
+                Ok(Standing::Aborted(None))
+            }
             Some(newest) if newest.token == token => Ok(of(newest)),
             Some(newest) if token < newest.token => {
                 let key = (record.id, token);

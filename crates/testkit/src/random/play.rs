@@ -151,7 +151,8 @@ impl Play {
             let decision = decide(&self.definitions, &self.world, &operation, now);
             self.look(&operation, now, &decision, properties)?;
             match decision {
-                Decision::Due(ids) => {
+                Decision::Due { records: ids, at } => {
+                    let now = now.max(at);
                     first += ids.len();
                     if first > DUE_FIRST {
                         return Ok(Said::Endless);
@@ -206,12 +207,13 @@ impl Play {
             Decision::NoOp(_) => Said::NoOp,
             Decision::Refusal(_) => Said::Refused,
             // Another record is due inside a due one's operation: it comes first, and the engine comes back to this.
-            Decision::Due(ids) => {
+            Decision::Due { records: ids, at } => {
+                let now = now.max(at);
                 for id in ids {
                     let due = self.due(id);
                     let decision = decide(&self.definitions, &self.world, &due, now);
                     self.look(&due, now, &decision, properties)?;
-                    if !matches!(decision, Decision::Due(_)) {
+                    if !matches!(decision, Decision::Due { .. }) {
                         self.conclude(due, now, decision, properties)?;
                     }
                 }

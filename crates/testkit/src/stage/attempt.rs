@@ -339,7 +339,7 @@ fn told(decision: &Decision) -> String {
         Decision::NoOp(no_op) => format!("nothing changes ({:?})", no_op.reason),
         Decision::Refusal(refusal) => format!("refused with {} {}: {}", refusal.status, refusal.code, refusal.reason),
         Decision::Missing(keys) => format!("missing {keys:?}"),
-        Decision::Due(records) => format!("due first: {records:?}"),
+        Decision::Due { records, .. } => format!("due first: {records:?}"),
         Decision::Ask(questions) => format!("asks {questions:?}"),
     }
 }

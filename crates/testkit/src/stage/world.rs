@@ -121,14 +121,17 @@ impl Stage {
         for _ in 0..ROUNDS {
             let decision = decide(&self.definitions, &self.world, &operation, self.now);
             match &decision {
-                Decision::Due(records) => {
+                Decision::Due { records, at } => {
                     assert!(
                         !matches!(operation.call, Call::Due { .. }),
                         "what is due asks for what is due: {operation:?}"
                     );
+                    let clock = self.now;
+                    self.now = clock.max(*at);
                     for record in records.clone() {
                         self.play(&Actor::engine(), Call::Due { record });
                     }
+                    self.now = clock;
                     continue;
                 }
                 Decision::Ask(questions) => {
