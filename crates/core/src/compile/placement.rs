@@ -83,14 +83,14 @@ impl Builder<'_> {
             if kind == EventKind::Time {
                 self.not_on_operation_clock(event.name.at(), "timers");
             }
-            if kind == EventKind::Called {
+            if kind == EventKind::Called && event.rows.iter().any(|row| row.by.is_none()) {
                 self.no_slip_of_the_pen(&event.name);
             }
         }
     }
 
     /// An event that anybody may call instead of one that the engine fires would be a hole, and nothing else would show
-    /// it. So such a name is refused even where it is meant.
+    /// it. Whoever means such a name says who may call it, which rows of the engine's own events never do.
     fn no_slip_of_the_pen(&mut self, name: &Text) {
         let Some(near) = near::slip_of(&name.text, ENGINE_EVENTS) else { return };
         self.report(
@@ -100,7 +100,7 @@ impl Builder<'_> {
                 format!("`{}` is too much like `{near}`, which the engine fires", name.text),
             )
             .label("would be an event that callers fire")
-            .help(format!("did you mean `{near}`? If not, choose a name that is further from it")),
+            .help(format!("did you mean `{near}`? If not, say with `by` who may call it")),
         );
     }
 

@@ -104,4 +104,8 @@ fn events_are_not_named_almost_like_the_engines() {
     for name in ["release", "failed", "entered", "recreate"] {
         sound(&[("[[on.pay]]", &format!("[[on.{name}]]\ngo = \"NEW\"\n\n[[on.pay]]"))]);
     }
+    // A word that is meant, such as `leave`, says who may call it.
+    for name in ["leave", "mail"] {
+        sound(&[("[[on.pay]]", &format!("[[on.{name}]]\ngo = \"NEW\"\nby = \"owner\"\n\n[[on.pay]]"))]);
+    }
 }
