@@ -436,3 +436,49 @@ set = { some = "record.none + 1" }
     stage.doze("1m");
     stage.commit(&lease, json!(null)).lease_lost();
 }
+
+/// A link's bound holds exactly: what expressions may read, and the checker reckons with, outsiders cannot outgrow.
+#[test]
+fn a_link_takes_as_many_as_it_says() {
+    let mut stage = stage(&[
+        r#"
+language = 1
+lifecycle = "club.table"
+about = "seats two"
+[states]
+set = { about = "set", rest = true }
+[links]
+seats = { from = "club.seat.table", max = 2 }
+[access]
+read = ["anyone"]
+[[on.create]]
+go = "-> set"
+"#,
+        r#"
+language = 1
+lifecycle = "club.seat"
+about = "at a table, or at none"
+[states]
+taken = { about = "taken", rest = true }
+[fields]
+table = { type = "ref", to = "club.table", optional = true }
+[[on.create]]
+go = "-> taken"
+take = ["table"]
+[[on.change]]
+go = "taken"
+by = "owner"
+take = ["table"]
+"#,
+    ]);
+    let ann = user("ann");
+    let table = stage.create("club.table", &ann).ok();
+    let here = table.to_string();
+    let first = stage.create("club.seat", &ann).with("table", here.clone()).ok();
+    stage.create("club.seat", &ann).with("table", here.clone()).ok();
+    stage.create("club.seat", &ann).with("table", here.clone()).refused(409, "link_full");
+    let standing = stage.create("club.seat", &ann).ok();
+    stage.fire(standing, "change", &ann).with("table", here.clone()).refused(409, "link_full");
+    stage.fire(first, "change", &ann).with("table", json!(null)).ok();
+    stage.fire(standing, "change", &ann).with("table", here).ok();
+}

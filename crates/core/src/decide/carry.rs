@@ -11,6 +11,7 @@ use super::halt::{Halt, Step, refusal};
 use super::input::Given;
 use super::keys;
 use super::ledger;
+use super::links;
 use super::plan::{NotTaken, Occasion, Plan, PlannedCause, weigh};
 use super::timers;
 use super::work::end_execution;
@@ -115,6 +116,7 @@ impl<'a> Run<'a> {
         if let (EventKind::Commit, None, Some(execution)) = (kind, row.to, &mut record.execution) {
             execution.finish_moves = true;
         }
+        links::check(&self.draft, before.map(|record| &**record), &record, occasion.event)?;
         keys::update(&mut self.draft, before.map(|record| &**record), &record, occasion)?;
         ledger::carry_out(&mut self.draft, &mut record, plan.moves, occasion.event)?;
         match before {

@@ -454,8 +454,8 @@ impl World for Draft<'_> {
 }
 
 impl Draft<'_> {
-    /// The records of a link in creation order, each loaded and up to date.
-    pub(super) fn link_targets(&self, of: RecordId, link: &Link) -> Step<Vec<RecordId>> {
+    /// The records of a link, in no order and not looked at.
+    pub(super) fn link_members(&self, of: RecordId, link: &Link) -> Step<Vec<RecordId>> {
         let mut targets: Vec<RecordId> = Vec::new();
         for source in &link.from {
             let key =
@@ -474,13 +474,20 @@ impl Draft<'_> {
                 }
             }
         }
+        targets.sort_unstable();
+        targets.dedup();
+        Ok(targets)
+    }
+
+    /// The records of a link in creation order, each loaded and up to date.
+    pub(super) fn link_targets(&self, of: RecordId, link: &Link) -> Step<Vec<RecordId>> {
+        let targets = self.link_members(of, link)?;
         self.gather(&targets)?;
         let mut dated = Vec::with_capacity(targets.len());
         for id in targets {
             dated.push((self.find(id)?.ok_or_else(dangling)?.created_at, id));
         }
         dated.sort_unstable();
-        dated.dedup();
         Ok(dated.into_iter().map(|(_, id)| id).collect())
     }
 }

@@ -9,6 +9,7 @@ mod halt;
 mod input;
 mod keys;
 mod ledger;
+mod links;
 mod operation;
 mod plan;
 mod run;

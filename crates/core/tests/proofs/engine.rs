@@ -77,6 +77,12 @@ fn a_spawn_is_sure_to_be_made() {
     assert_eq!(spawning(&[("[[on.create]]", anyone)]), vec!["engine-clash"]);
     let limit = "[limit]\nfew = { on = [\"job\"], max = 1, clash = \"429 few\" }\n\n[[on.create]]";
     assert_eq!(spawning(&[("[[on.create]]", limit)]), vec!["engine-limit"]);
+    // A bounded link may be full when the spawned record comes to point here; one without a bound never is.
+    let linked = |max: &str| {
+        changed(JOB, &[("[work]", &format!("[links]\nthings = {{ from = \"test.thing.job\"{max} }}\n\n[work]"))])
+    };
+    assert_eq!(errors(&[&linked(", max = 3"), THING]), vec!["engine-limit"]);
+    assert_eq!(errors(&[&linked(""), THING]), Vec::<&str>::new());
 }
 
 /// A spawn's own rows are looked at with the values that it gives.
@@ -102,7 +108,7 @@ fn what_a_cascade_reaches_cannot_be_refused_either() {
     let job = changed(
         JOB,
         &[
-            ("[work]", "[links]\nthings = { from = \"test.thing.job\", max = 10 }\n\n[work]"),
+            ("[work]", "[links]\nthings = { from = \"test.thing.job\" }\n\n[work]"),
             (TIMED, "at = \"retryAt\"\ncascade = [{ to = \"links.things\", event = \"drop\" }]"),
         ],
     );

@@ -75,6 +75,17 @@ pub(super) fn check(
             report("engine-limit", row.at, message, help);
         }
     }
+    for link in all.values().flat_map(|other| &other.survey.lifecycle.links).filter(|link| link.max.is_some()) {
+        let into = link.from.iter().filter(|source| source.lifecycle == change.lifecycle.name).any(|source| {
+            let slot = change.lifecycle.field(&source.field);
+            slot.is_some_and(|slot| change.comes_into(&[KeyPart::Field(slot)], None))
+        });
+        if into {
+            let message = format!("the link `{}` may be full", link.name);
+            let help = format!("drop the `max` of `{}`, or come into it by a row that somebody calls", link.name);
+            report("engine-limit", row.at, message, help);
+        }
+    }
 }
 
 /// Accounts that may hold too little.
