@@ -70,6 +70,8 @@ pub struct Execution {
     /// Also the attempt's number.
     pub token: Token,
     pub worker: Arc<str>,
+    /// `actor.id` of the key that took the lease: nobody else's reports count (EXE-8).
+    pub holder: Arc<str>,
     pub status: ExecutionStatus,
     pub leased_at: Time,
     pub expires_at: Time,

@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::halt::{Halt, Step};
 use crate::expr::{Env, eval};
 use crate::model::{Access, By, Row};
-use crate::record::{Actor, Record, Token};
+use crate::record::{Actor, Execution, Record, Token};
 use crate::value::Value;
 
 /// Where an event comes from.
@@ -24,9 +24,15 @@ pub(super) fn is_worker(actor: &Actor) -> bool {
     ["worker", "operator", "engine"].iter().any(|role| actor.has_role(role))
 }
 
-/// Whether the call carries the token of the live lease, from a key that may hold one.
+/// EXE-8: whether an execution is this actor's own. The engine speaks for every worker that is gone.
+pub(super) fn is_holder(execution: &Execution, actor: &Actor) -> bool {
+    execution.holder == actor.id || actor.has_role("engine")
+}
+
+/// Whether the call carries the token of the live lease, from the key that took it.
 fn holds_lease(record: &Record, actor: &Actor, token: Option<Token>) -> bool {
-    token.is_some() && is_worker(actor) && record.live_execution().map(|execution| execution.token) == token
+    let held = |execution: &Execution| Some(execution.token) == token && is_holder(execution, actor);
+    is_worker(actor) && record.live_execution().is_some_and(held)
 }
 
 /// One owner never sees another's records unless the lifecycle says so; a live lease grants reading while it lasts.

@@ -1,5 +1,5 @@
 //! How many records may point to one by a link that declares a bound: what the checker reckons with, and expressions pay
-//! for, must hold (INV-6).
+//! for, must hold whatever outsiders do.
 
 use super::draft::Draft;
 use super::halt::{Halt, Step, refusal};

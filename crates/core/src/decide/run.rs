@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::access::{Caller, may_read};
+use super::access::{Caller, is_holder, may_read};
 use super::carry::{Run, engine_event};
 use super::changes::{Changes, Decision, NoOp, NoOpReason, RecordChange, Refusal};
 use super::draft::{Draft, Parts, fault};
@@ -148,7 +148,7 @@ impl Run<'_> {
             return no(412, "version_mismatch", format!("the record is at version {}", record.version));
         }
         if let Some(token) = token
-            && record.live_execution().is_none_or(|execution| execution.token != token)
+            && record.live_execution().is_none_or(|own| own.token != token || !is_holder(own, actor))
         {
             return Err(Halt::Refuse(lease_lost(&record, event, token)));
         }

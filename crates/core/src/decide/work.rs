@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::access::{is_worker, may_read};
+use super::access::{is_holder, is_worker, may_read};
 use super::carry::{Run, engine_event};
 use super::changes::Effect;
 use super::draft::Draft;
@@ -85,6 +85,7 @@ impl Run<'_> {
             id: self.draft.new_id(),
             token: Token(leased.attempt),
             worker: Arc::clone(worker),
+            holder: Arc::clone(&self.draft.operation.actor.id),
             status: if start { ExecutionStatus::InProgress } else { ExecutionStatus::Leased },
             leased_at: self.draft.now,
             expires_at,
@@ -244,7 +245,10 @@ impl Run<'_> {
 
     /// Where the execution with this token stands; an older one is loaded, so that its worker gets its own answer.
     fn standing(&self, record: &Record, token: Token) -> Step<Standing> {
+        let actor = &self.draft.operation.actor;
         let of = |execution: &Execution| match execution.status {
+            // A stolen token is worth no more than one that was never given out.
+            _ if !is_holder(execution, actor) => Standing::Aborted(None),
             ExecutionStatus::Leased | ExecutionStatus::InProgress => Standing::Live,
             ExecutionStatus::Committed => Standing::Committed,
             ExecutionStatus::Done => Standing::Done,

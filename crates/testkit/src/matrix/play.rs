@@ -72,6 +72,7 @@ impl Matrix {
             Caller { name: "stranger", actor: user("mallory") },
             Caller { name: "viewer", actor: Actor::new("alice", &["viewer"]) },
             Caller { name: "worker", actor: worker("w1") },
+            Caller { name: "another worker", actor: worker("w2") },
         ];
         let trials = events.into_iter().map(|event| Trial::Fire { event, input: Map::new() }).collect();
         Self {

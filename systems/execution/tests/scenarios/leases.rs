@@ -299,3 +299,23 @@ fn only_workers_lease() {
     stage.attempt(&user("mallory"), call()).not_found();
     stage.attempt(&worker("w1"), call()).ok();
 }
+
+/// EXE-8, INV-9: a worker moves only the execution whose lease it holds: another worker's key with the right token is told
+/// `lease_lost`, whatever it reports, and the holder goes on undisturbed.
+#[test]
+fn a_stolen_token_is_worth_nothing() {
+    let mut stage = stage();
+    let id = job(&mut stage);
+    let lease = stage.lease(id, "w1");
+    let stolen = Lease { worker: worker("w2"), ..lease.clone() };
+    stage.start(&stolen).lease_lost();
+    stage.heartbeat(&stolen).lease_lost();
+    stage.fail(&stolen, "HICCUP").lease_lost();
+    stage.give_back(&stolen).lease_lost();
+    stage.commit(&stolen, json!({})).lease_lost();
+    assert_eq!(stage.status(&lease), Leased);
+    stage.commit_only(&lease, json!({})).ok();
+    stage.finish(&stolen).lease_lost();
+    stage.finish(&lease).ok();
+    assert_eq!(stage.state(id), "SUCCEEDED");
+}

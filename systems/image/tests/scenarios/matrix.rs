@@ -8,40 +8,40 @@ use super::{alice, dead, dressed, failed, grant, image, queued, running, user_ro
 
 /// Typed from the requirement.
 const JOB: &[Allowed<'static>] = &[
-    ("nothing", "create", "owner, operator, stranger, worker, moderator, record", "queued"),
-    ("queued", "lease", "operator, worker", "running"),
+    ("nothing", "create", "owner, operator, stranger, worker, another worker, moderator, record", "queued"),
+    ("queued", "lease", "operator, worker, another worker", "running"),
     ("queued", "block", "moderator", "rejected"),
-    ("running", "start", "operator, worker", "running"),
-    ("running", "heartbeat", "operator, worker", "running"),
-    ("running: first try", "commit", "operator, worker", "completed"),
-    ("running: first try", "commit and finish", "operator, worker", "completed"),
-    ("running: first try", "fail policy", "operator, worker", "rejected"),
-    ("running: first try", "fail 400", "operator, worker", "dead_letter"),
-    ("running: first try", "fail 503", "operator, worker", "failed"),
-    ("running: first try", "yield", "operator, worker", "failed"),
+    ("running", "start", "worker", "running"),
+    ("running", "heartbeat", "worker", "running"),
+    ("running: first try", "commit", "worker", "completed"),
+    ("running: first try", "commit and finish", "worker", "completed"),
+    ("running: first try", "fail policy", "worker", "rejected"),
+    ("running: first try", "fail 400", "worker", "dead_letter"),
+    ("running: first try", "fail 503", "worker", "failed"),
+    ("running: first try", "yield", "worker", "failed"),
     ("running: first try", "lost", "engine", "failed"),
     ("running: first try", "time", "engine", "failed"),
-    ("running: last try", "commit", "operator, worker", "completed"),
-    ("running: last try", "commit and finish", "operator, worker", "completed"),
-    ("running: last try", "fail policy", "operator, worker", "rejected"),
-    ("running: last try", "fail 400", "operator, worker", "dead_letter"),
-    ("running: last try", "fail 503", "operator, worker", "dead_letter"),
-    ("running: last try", "yield", "operator, worker", "dead_letter"),
+    ("running: last try", "commit", "worker", "completed"),
+    ("running: last try", "commit and finish", "worker", "completed"),
+    ("running: last try", "fail policy", "worker", "rejected"),
+    ("running: last try", "fail 400", "worker", "dead_letter"),
+    ("running: last try", "fail 503", "worker", "dead_letter"),
+    ("running: last try", "yield", "worker", "dead_letter"),
     ("running: last try", "lost", "engine", "dead_letter"),
     ("running: last try", "time", "engine", "dead_letter"),
     ("failed", "time", "engine", "queued"),
     ("dead_letter", "replay", "owner, operator", "dead_letter"),
     // Not a move of the job: its worker's execution is still to be closed after the commit.
-    ("completed: not closed", "heartbeat", "operator, worker", "completed"),
-    ("completed: not closed", "finish", "operator, worker", "completed"),
-    ("completed: not closed", "commit and finish", "operator, worker", "completed"),
+    ("completed: not closed", "heartbeat", "worker", "completed"),
+    ("completed: not closed", "finish", "worker", "completed"),
+    ("completed: not closed", "commit and finish", "worker", "completed"),
     ("completed: not closed", "lost", "engine", "completed"),
     ("completed: not closed", "time", "engine", "completed"),
 ];
 
 fn with_credits(stage: onceward_testkit::Stage) -> onceward_testkit::Stage {
     let mut stage = dressed(stage);
-    for caller in ["alice", "olga", "mallory", "w1", "mo"] {
+    for caller in ["alice", "olga", "mallory", "w1", "w2", "mo"] {
         grant(&mut stage, caller, 100);
     }
     stage

@@ -52,9 +52,14 @@ impl Property for Sound {
     }
 }
 
+/// Whether the caller's own execution stands so: nobody else's report counts (EXE-8).
 fn stands(step: &Step, record: RecordId, token: Token, fits: impl Fn(ExecutionStatus) -> bool) -> bool {
+    let actor = &step.operation.actor;
     let execution = step.world.record(record).and_then(|record| record.execution.as_ref());
-    execution.is_some_and(|execution| execution.token == token && fits(execution.status))
+    execution.is_some_and(|execution| {
+        let own = execution.holder == actor.id || actor.has_role("engine");
+        own && execution.token == token && fits(execution.status)
+    })
 }
 
 const fn is_running(status: ExecutionStatus) -> bool {
