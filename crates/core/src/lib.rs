@@ -13,6 +13,7 @@ pub mod draw;
 pub mod expr;
 mod load;
 pub mod model;
+mod near;
 pub mod project;
 pub mod record;
 pub mod syntax;
@@ -20,4 +21,4 @@ pub mod time;
 pub mod value;
 
 pub use load::{Loaded, load};
-pub use syntax::near::nearest;
+pub use near::nearest;

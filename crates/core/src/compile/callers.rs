@@ -3,8 +3,8 @@
 use super::lifecycle::{Builder, View, want};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Access, By, Type, Who};
+use crate::near;
 use crate::syntax::ast::Text;
-use crate::syntax::near;
 
 impl Builder<'_> {
     pub(super) fn who(&mut self) -> Vec<Who> {

@@ -8,8 +8,8 @@ use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::expr::Want;
 use crate::model::{Cause, Deliver, EventKind, Formula, Spawn, SpawnPayload, Type};
+use crate::near;
 use crate::syntax::ast::{self, Given, Text};
-use crate::syntax::near;
 
 /// Why a row of the other lifecycle does not take what is given.
 enum Misfit {

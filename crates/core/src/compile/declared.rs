@@ -8,8 +8,8 @@ use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::expr;
 use crate::model::{Bounds, Field, Type};
+use crate::near;
 use crate::syntax::ast::{self, At, Literal, Text};
-use crate::syntax::near;
 
 /// Type names; also names that no field may have, so that `input = { x = "name" }` is never ambiguous.
 pub(super) const TYPES: [&str; 10] =

@@ -11,8 +11,8 @@ use crate::expr::{self, Scope, Signature, Signatures, Want};
 use crate::model::{
     Clock, ErrorTable, Field, Formula, Lifecycle, PayloadBounds, Ready, State, StateIx, StateSet, Type, Typed,
 };
+use crate::near;
 use crate::syntax::ast::{self, Source, Text};
-use crate::syntax::near;
 
 /// What all lifecycles that are compiled together may know of each other.
 pub(super) struct World {

@@ -3,8 +3,8 @@
 use super::lifecycle::Builder;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::model::EventKind;
+use crate::near;
 use crate::syntax::ast::{Event, Ready, Row, State, Text};
-use crate::syntax::near;
 
 /// The events that have a meaning of their own.
 const ENGINE_EVENTS: [&str; 7] = ["create", "lease", "commit", "finish", "fail", "time", "enter"];

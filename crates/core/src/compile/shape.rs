@@ -8,8 +8,8 @@ use super::declared::{Declarer, TYPES};
 use crate::diagnostic::Diagnostic;
 use crate::expr::Signature;
 use crate::model::{EventKind, Field, Input, Slot};
+use crate::near;
 use crate::syntax::ast::{self, Row, Source, Text};
-use crate::syntax::near;
 
 /// What one row takes from whoever sends the event.
 #[derive(Clone, Debug)]

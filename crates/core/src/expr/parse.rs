@@ -97,6 +97,9 @@ fn syntax_error(text: &str, tokens: &Tokens, errors: &cel::ParseErrors) -> Bad {
     }
     let help = match tokens.list[tokens.list.partition_point(|(_, other)| other.start < at.start)].0 {
         Token::Question => "optional syntax is not part of the expression language; compare with null",
+        _ if word == "and" => "write `&&`",
+        _ if word == "or" => "write `||`",
+        _ if word == "then" || word == "else" => "write `condition ? this : that`",
         _ => "an operator or a bracket is missing or in the wrong place",
     };
     Bad::new("bad-expression", at.clone(), format!("`{word}` cannot stand here"), help)

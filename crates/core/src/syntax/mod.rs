@@ -3,7 +3,6 @@
 pub(crate) mod ast;
 mod declarations;
 mod file;
-pub(crate) mod near;
 mod read;
 mod rows;
 mod words;

@@ -6,10 +6,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::ast::{At, Given, Literal, Text};
-use super::near;
 use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::expr::Place;
+use crate::near;
 
 pub(crate) type Node<'t> = Spanned<DeValue<'t>>;
 

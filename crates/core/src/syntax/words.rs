@@ -209,7 +209,7 @@ impl Reader<'_> {
         if parsed.is_none() {
             self.report(
                 Diagnostic::error("invalid-answer", text.at(), format!("`{}` is not an answer", text.text))
-                    .label("not a status and a code")
+                    .label("not a status from 400 to 499 and a code")
                     .help("write a status from 400 to 499 and a code in lower case, as \"409 already_claimed\""),
             );
         }

@@ -117,6 +117,8 @@ impl Typer<'_> {
     fn unknown<T>(&mut self, name: &str, at: &Range<usize>, known: &[&str]) -> Checked<T> {
         let reason = match name {
             "matches" => "no regular expressions in expressions: give the field a `pattern`",
+            "now" => "write `now` without brackets",
+            "not" => "write `!`",
             "has" => "every declared field is there: compare it with null",
             "getFullYear" | "getMonth" | "getDate" | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear" | "getHours"
             | "getMinutes" | "getSeconds" | "getMilliseconds" => {

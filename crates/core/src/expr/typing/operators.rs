@@ -108,6 +108,9 @@ impl Typer<'_> {
             (Type::Time | Type::Duration, Type::Text) | (Type::Text, Type::Time | Type::Duration) => {
                 "write duration('1s') or timestamp('2026-01-31T12:00:00Z')"
             }
+            (Type::Time | Type::Duration, Type::Int) | (Type::Int, Type::Time | Type::Duration) => {
+                "a number has no unit: write duration('5s')"
+            }
             (Type::Null, _) | (_, Type::Null) => "null can only be compared, with == and !=",
             (Type::Json, _) | (_, Type::Json) => "json can only be passed on, or compared with null",
             (Type::Ref(_), Type::Text) | (Type::Text, Type::Ref(_)) => {

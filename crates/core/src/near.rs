@@ -75,6 +75,10 @@ mod tests {
         assert_eq!(nearest("RUNING", ["QUEUED", "RUNNING"]), Some("RUNNING"));
         assert_eq!(nearest("hwen", ["when", "go"]), Some("when"));
         assert_eq!(nearest("banana", ["when", "go"]), None);
+        assert_eq!(nearest("retyCount", ["retryCount", "maxRetries"]), Some("retryCount"));
+        assert_eq!(nearest("runing", ["RUNNING", "FAILED"]), Some("RUNNING"));
+        assert_eq!(nearest("xyz", ["state"]), None);
+        assert_eq!(distance("ab", "ba"), 1);
         assert_eq!(advice("x", "states", []), "there are no states");
     }
 }
