@@ -86,9 +86,7 @@ fn admits(draft: &Draft, by: &By, record: &Record, actor: &Actor, caller: Caller
         By::Record => caller == Caller::Record,
         By::Who(number) => {
             let who = &record.lifecycle.who[usize::from(*number)];
-            let env =
-                Env { world: draft, record, now: draft.now, actor, input: &[], result: &[], error: None, answers: &[] };
-            eval(&who.formula.expr, &env)? == Value::Bool(true)
+            eval(&who.formula.expr, &Env { actor, ..draft.env(record) })? == Value::Bool(true)
         }
     })
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use super::changes::{Account, AuditEntry, Effect, LedgerMove, NewPayload};
 use super::halt::{Halt, Step};
 use super::operation::Operation;
-use super::snapshot::{CountKey, Key, LinkKey, RefChange, Snapshot, UniqueKey, key_part, ref_changes};
+use super::snapshot::{CountKey, Key, LinkKey, RefChange, Snapshot, UniqueKey, ref_changes};
 use super::timers::is_due;
 use crate::diagnostic::Span;
-use crate::expr::{Fault, FaultKind, Stop, World};
-use crate::model::{Definitions, Link};
+use crate::expr::{Fault, FaultKind};
+use crate::model::Definitions;
 use crate::record::Record;
 use crate::time::Time;
-use crate::value::{RecordId, Value};
+use crate::value::RecordId;
 
 /// A record that the operation has touched.
 pub(super) struct Entry {
@@ -39,7 +39,7 @@ pub(super) struct Draft<'a> {
     uniques: BTreeMap<UniqueKey, Option<RecordId>>,
     counts: BTreeMap<CountKey, i64>,
     balances: BTreeMap<Account, i64>,
-    links: BTreeMap<LinkKey, Vec<(RecordId, bool)>>,
+    pub(super) links: BTreeMap<LinkKey, Vec<(RecordId, bool)>>,
     /// Cascaded events that a record has taken: each once per operation, so cascades end.
     taken: BTreeSet<(RecordId, Arc<str>)>,
     pub(super) moves: Vec<LedgerMove>,
@@ -415,79 +415,6 @@ pub(super) fn fault(kind: FaultKind) -> Halt {
     Halt::Fault(Fault { kind, at: Span::default() })
 }
 
-fn dangling() -> Halt {
+pub(super) fn dangling() -> Halt {
     fault(FaultKind::Dangling)
-}
-
-fn stop(halt: Halt) -> Stop {
-    match halt {
-        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, Stop::Missing),
-        Halt::Due(ids) => ids.into_iter().next().map_or_else(wrong, Stop::Due),
-        Halt::Later(time) => Stop::Later(time),
-        Halt::Fault(fault) => Stop::Fault(fault),
-        // Looking at a record gives none of these.
-        Halt::Ask(_) | Halt::Refuse(_) | Halt::Holder(_) => wrong(),
-    }
-}
-
-fn wrong() -> Stop {
-    Stop::Fault(Fault { kind: FaultKind::WrongType, at: Span::default() })
-}
-
-impl World for Draft<'_> {
-    fn record(&self, id: RecordId) -> Result<&Record, Stop> {
-        self.find(id)
-            .map_err(stop)?
-            .map(|record| &**record)
-            .ok_or(Stop::Fault(Fault { kind: FaultKind::Dangling, at: Span::default() }))
-    }
-
-    fn linked(&self, of: RecordId, link: &Link) -> Result<Vec<RecordId>, Stop> {
-        self.link_targets(of, link).map_err(stop)
-    }
-
-    fn by_key(&self, lifecycle: &str, key: &Value) -> Result<Option<RecordId>, Stop> {
-        let Some(part) = key_part(key) else { return Ok(None) };
-        let key = UniqueKey { lifecycle: lifecycle.into(), unique: "key".into(), parts: vec![part] };
-        self.holder(&key).map_err(stop)
-    }
-}
-
-impl Draft<'_> {
-    /// The records of a link, in no order and not looked at.
-    pub(super) fn link_members(&self, of: RecordId, link: &Link) -> Step<Vec<RecordId>> {
-        let mut targets: Vec<RecordId> = Vec::new();
-        for source in &link.from {
-            let key =
-                LinkKey { target: of, lifecycle: Arc::clone(&source.lifecycle), field: Arc::clone(&source.field) };
-            self.reads.borrow_mut().push(Key::Links(key.clone()));
-            match self.snapshot.links.get(&key) {
-                Some(linked) => targets.extend(linked),
-                None if self.snapshot.complete => {}
-                None => return Err(Halt::Missing(vec![Key::Links(key)])),
-            }
-            for (record, added) in self.links.get(&key).map_or(&[][..], Vec::as_slice) {
-                if *added {
-                    targets.push(*record);
-                } else {
-                    targets.retain(|id| id != record);
-                }
-            }
-        }
-        targets.sort_unstable();
-        targets.dedup();
-        Ok(targets)
-    }
-
-    /// The records of a link in creation order, each loaded and up to date.
-    pub(super) fn link_targets(&self, of: RecordId, link: &Link) -> Step<Vec<RecordId>> {
-        let targets = self.link_members(of, link)?;
-        self.gather(&targets)?;
-        let mut dated = Vec::with_capacity(targets.len());
-        for id in targets {
-            dated.push((self.find(id)?.ok_or_else(dangling)?.created_at, id));
-        }
-        dated.sort_unstable();
-        Ok(dated.into_iter().map(|(_, id)| id).collect())
-    }
 }

@@ -7,7 +7,7 @@ use super::draft::{Draft, fault};
 use super::halt::{Halt, Step, refusal};
 use super::plan::Occasion;
 use super::snapshot::{CountKey, UniqueKey, key_parts};
-use crate::expr::{Env, FaultKind, eval};
+use crate::expr::{FaultKind, eval};
 use crate::model::{Clash, KeyPart, Limit, StateSet};
 use crate::record::Record;
 use crate::value::{RecordId, Value};
@@ -103,16 +103,7 @@ fn update_limit(draft: &mut Draft, before: Option<&Record>, after: &Record, even
     }
     if let Some(parts) = new {
         let key = key(parts);
-        let env = Env {
-            world: &*draft,
-            record: after,
-            now: draft.now,
-            actor: &draft.operation.actor,
-            input: &[],
-            result: &[],
-            error: None,
-            answers: &[],
-        };
+        let env = draft.env(after);
         let Value::Int(max) = eval(&limit.max.expr, &env)? else { return Err(fault(FaultKind::WrongType)) };
         // INV-7: exactly `max` are admitted, none where it is zero or less.
         if draft.count(&key)? >= u64::try_from(max).unwrap_or(0) {

@@ -15,6 +15,7 @@ mod plan;
 mod run;
 mod snapshot;
 mod timers;
+mod view;
 mod work;
 
 pub use changes::{

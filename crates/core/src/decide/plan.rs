@@ -95,16 +95,7 @@ pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasio
     if !is_for(draft, row, record, occasion.caller)? {
         return Ok(Err(NotTaken::Caller));
     }
-    let mut env = Env {
-        world: draft,
-        record,
-        now: draft.now,
-        actor: &draft.operation.actor,
-        input: &inputs.values,
-        result: occasion.result,
-        error: occasion.error,
-        answers: &[],
-    };
+    let mut env = Env { input: &inputs.values, result: occasion.result, error: occasion.error, ..draft.env(record) };
     let answers;
     if row.checks.is_empty() {
         if !holds(row, &env)? {

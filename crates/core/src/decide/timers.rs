@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::halt::Step;
-use crate::expr::{Env, FaultKind, eval};
+use crate::expr::{FaultKind, eval};
 use crate::model::{EventKind, Lifecycle, Timing};
 use crate::record::{Record, Timer};
 use crate::time::{Duration, Time};
@@ -61,16 +61,7 @@ pub(super) fn arm(draft: &Draft, record: &mut Record) -> Step<()> {
         }
         let due = match row.timing.as_ref() {
             Some(Timing::After(formula)) => {
-                let env = Env {
-                    world: draft,
-                    record,
-                    now: draft.now,
-                    actor: &draft.operation.actor,
-                    input: &[],
-                    result: &[],
-                    error: None,
-                    answers: &[],
-                };
+                let env = draft.env(record);
                 match eval(&formula.expr, &env)? {
                     Value::Duration(delay) => Some(
                         draft

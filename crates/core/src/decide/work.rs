@@ -14,7 +14,7 @@ use super::operation::ErrorReport;
 use super::plan::{NotTaken, Occasion};
 use super::snapshot::{CountKey, Key, key_parts, queue_of};
 use crate::bounds;
-use crate::expr::{Env, eval};
+use crate::expr::eval;
 use crate::model::{ErrorTable, Ready};
 use crate::record::{Abort, Execution, ExecutionStatus, Record, Token, WorkError};
 use crate::time::{Duration, Time};
@@ -136,16 +136,7 @@ impl Run<'_> {
         };
         let stop = match &work.stop {
             Some(stop) if execution.status != ExecutionStatus::Committed => {
-                let env = Env {
-                    world: &self.draft,
-                    record: &record,
-                    now: self.draft.now,
-                    actor: &self.draft.operation.actor,
-                    input: &[],
-                    result: &[],
-                    error: None,
-                    answers: &[],
-                };
+                let env = self.draft.env(&record);
                 eval(&stop.expr, &env)? == Value::Bool(true)
             }
             _ => false,
