@@ -65,8 +65,17 @@ fn have_valgrind() -> Result<()> {
     if shell::is_there(shell::command("valgrind").arg("--version")) {
         return Ok(());
     }
-    shell::run(shell::command("apt-get").args(["install", "--yes", "--quiet", "valgrind"]))
-        .context("valgrind is missing and could not be installed")
+    // A fresh machine has no lists of packages; and people are seldom root.
+    let root = shell::output(shell::command("id").arg("-u"))?.trim() == "0";
+    let apt_get = |words: &[&str]| {
+        let mut command = shell::command(if root { "apt-get" } else { "sudo" });
+        if !root {
+            command.arg("apt-get");
+        }
+        shell::run(command.args(words)).context("valgrind is missing and could not be installed")
+    };
+    apt_get(&["update", "--quiet"])?;
+    apt_get(&["install", "--yes", "--quiet", "valgrind"])
 }
 
 fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {
