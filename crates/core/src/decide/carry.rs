@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::access::Caller;
 use super::changes::{AuditEntry, NewPayload};
-use super::draft::Draft;
+use super::draft::{Draft, Mark};
 use super::halt::{Halt, Step, refusal};
 use super::input::Given;
 use super::keys;
@@ -48,12 +48,14 @@ impl<'a> Run<'a> {
         Self { draft, tasks: Vec::new(), depth: 0, offered: 0, chain: 0 }
     }
 
-    pub(super) fn open_tasks(&self) -> usize {
-        self.tasks.len()
+    /// Where to go back to when a row is undone: what was changed, and what is still to be done.
+    pub(super) fn mark(&self) -> (Mark, usize) {
+        (self.draft.mark(), self.tasks.len())
     }
 
-    pub(super) fn drop_tasks(&mut self, left: usize) {
-        self.tasks.truncate(left);
+    pub(super) fn back_to(&mut self, (mark, tasks): &(Mark, usize)) {
+        self.draft.back_to(mark);
+        self.tasks.truncate(*tasks);
     }
 
     /// Try the rows of an event in file order; the first that holds is taken.
@@ -79,12 +81,11 @@ impl<'a> Run<'a> {
             match weigh(&self.draft, &record, row, occasion)? {
                 Err(reason) => best = best.max(reason),
                 Ok(plan) => {
-                    let (mark, tasks) = (self.draft.mark(), self.tasks.len());
+                    let mark = self.mark();
                     if self.carry_out(Some(&record), (*record).clone(), row, plan, occasion, (event, number))? {
                         return Ok(Ok(()));
                     }
-                    self.draft.back_to(&mark);
-                    self.tasks.truncate(tasks);
+                    self.back_to(&mark);
                     best = best.max(NotTaken::Guard);
                 }
             }
@@ -211,8 +212,7 @@ impl<'a> Run<'a> {
         owner: Arc<str>,
         payload: Option<Payload>,
     ) -> Step<()> {
-        let mark = self.draft.mark();
-        let tasks = self.tasks.len();
+        let mark = self.mark();
         let made =
             self.nested(from, |run| run.create(lifecycle, None, owner, Given::Values(fields), payload, Caller::Record));
         match made {
@@ -227,8 +227,7 @@ impl<'a> Run<'a> {
             }
             // The record that holds the key serves in place of a new one.
             Err(Halt::Holder(_)) => {
-                self.draft.back_to(&mark);
-                self.tasks.truncate(tasks);
+                self.back_to(&mark);
                 Ok(())
             }
             Err(halt) => Err(halt),

@@ -120,7 +120,7 @@ pub enum NoOpReason {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     pub status: u16,
-    /// Stable; has a page in docs/errors unless the lifecycle names it.
+    /// Stable; ours, or one that the lifecycle names.
     pub code: Arc<str>,
     pub record: Option<RecordId>,
     pub lifecycle: Option<Arc<str>>,

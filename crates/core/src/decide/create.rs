@@ -84,12 +84,11 @@ impl Run<'_> {
             match weigh(&self.draft, &record, row, occasion)? {
                 Err(reason) => best = best.max(reason),
                 Ok(plan) => {
-                    let (mark, tasks) = (self.draft.mark(), self.open_tasks());
+                    let mark = self.mark();
                     if self.carry_out(None, record.clone(), row, plan, occasion, (event, number))? {
                         return Ok(Ok(id));
                     }
-                    self.draft.back_to(&mark);
-                    self.drop_tasks(tasks);
+                    self.back_to(&mark);
                     best = best.max(NotTaken::Guard);
                 }
             }
