@@ -9,7 +9,7 @@ use onceward_core::value::RecordId;
 use serde_json::{Map, Value as Json};
 
 use super::cast::{Caller, Cast, Trial};
-use super::puppet::{PUPPET, PUPPETEER, puppet};
+use super::puppet::{PUPPET, PUPPETEER, needs, puppet};
 use crate::{Stage, operator, systems, user, worker};
 
 /// The scene before a record is there.
@@ -214,10 +214,13 @@ impl Matrix {
                         (caller.name.to_owned(), play(&caller.actor, call))
                     })
                     .collect();
-                if input.is_empty() {
+                // With nothing in hand, or with what the event cannot do without.
+                let needs = needs(self.stage.definition(&self.lifecycle), event);
+                if input.len() == needs.len() && needs.iter().all(|field| input.contains_key(&*field.name)) {
                     let mut stage = scene.stage.clone();
                     let puppet = self.puppet(&mut stage, Some(record));
-                    let outcome = stage.fire(puppet, &format!("send_{event}"), &user(PUPPETEER)).outcome();
+                    let sent = stage.fire(puppet, &format!("send_{event}"), &user(PUPPETEER));
+                    let outcome = sent.with_all(Json::Object(input.clone())).outcome();
                     cells.push(("record".to_owned(), cell_of(&outcome.decision, &stage, Some(record))));
                 }
                 cells
