@@ -134,18 +134,18 @@ fn the_graph_goes_on_past_claims_that_stay() {
     let better = super::rival(&mut stage);
     super::supersede(&mut stage, replaced, better, &machine()).ok();
     let other = evidence(&mut stage);
-    let stale = claim(&mut stage, &[ground, other]);
-    let on_stale = fact(&mut stage, &[stale]);
+    let faded = claim(&mut stage, &[ground, other]);
+    let on_faded = fact(&mut stage, &[faded]);
     stage.fire(other, "tombstone", &machine()).ok();
     let no = claim(&mut stage, &[ground]);
     let on_no = claim(&mut stage, &[no]);
     stage.fire(no, "reject", &you()).ok();
     stage.fire(on_no, "confirm", &you()).ok();
-    assert_eq!([on_replaced, on_stale, on_no].map(|id| stage.state(id)), ["Claim", "Fact", "Fact"]);
+    assert_eq!([on_replaced, on_faded, on_no].map(|id| stage.state(id)), ["Claim", "Fact", "Fact"]);
 
     stage.fire(ground, "reject", &you()).ok();
-    assert_eq!([replaced, stale, no].map(|id| stage.state(id)), ["Superseded", "Stale", "Rejected"]);
-    assert_eq!([on_replaced, on_stale, on_no].map(|id| stage.state(id)), ["Stale", "Stale", "Stale"]);
+    assert_eq!([replaced, faded, no].map(|id| stage.state(id)), ["Superseded", "Stale", "Rejected"]);
+    assert_eq!([on_replaced, on_faded, on_no].map(|id| stage.state(id)), ["Stale", "Stale", "Stale"]);
 }
 
 /// MSH-7: of several supports one is enough: a claim that has lost a part of its reasons is Stale.

@@ -19,6 +19,7 @@ use super::{ids, machine, you};
 const DEPENDENTS: usize = 10_000;
 
 /// The stage looks at every record after every operation; this many want a plain world.
+#[derive(Clone)]
 struct World {
     definitions: Definitions,
     snapshot: Snapshot,
@@ -63,8 +64,11 @@ impl World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Evidence,
+    /// A Hint or a Claim.
     Belief,
     Fact,
+    /// A claim that another has taken the place of since.
+    Replaced,
     Episode,
     Action,
     /// An action that the user has accepted.
@@ -90,7 +94,8 @@ fn grow(world: &mut World, seed: u64) -> Graph {
     for number in 1..=DEPENDENTS + 1 {
         let kind = match chance.below(100) {
             _ if number == 1 => Kind::Belief,
-            0..60 => Kind::Belief,
+            0..54 => Kind::Belief,
+            54..60 => Kind::Replaced,
             60..70 => Kind::Fact,
             70..80 => Kind::Episode,
             80..86 => Kind::Action,
@@ -111,10 +116,10 @@ fn grow(world: &mut World, seed: u64) -> Graph {
             }
         }
         let support = ids(&on.iter().map(|below| graph.nodes[*below].0).collect::<Vec<_>>());
-        let belief = json!({ "subject": "s", "predicate": "p", "object": "o", "confidence": 0.7, "support": support });
+        let belief = json!({ "subject": "s", "predicate": "p", "object": "o", "confidence": if chance.yes(20) { 0.3 } else { 0.7 }, "support": support });
         let id = match kind {
             Kind::Evidence => unreachable!("there is one"),
-            Kind::Belief | Kind::Fact => world.create("mesh.claim", belief),
+            Kind::Belief | Kind::Fact | Kind::Replaced => world.create("mesh.claim", belief),
             Kind::Episode => world.create("mesh.episode", json!({ "title": "t", "support": support })),
             Kind::Action | Kind::Wanted => world.create("mesh.action", json!({ "title": "t", "support": support })),
             Kind::Snapshot => world.create("mesh.snapshot", json!({ "artifact": "a", "support": support })),
@@ -125,7 +130,7 @@ fn grow(world: &mut World, seed: u64) -> Graph {
             _ => {}
         }
         match kind {
-            Kind::Belief | Kind::Fact => beliefs.push(number),
+            Kind::Belief | Kind::Fact | Kind::Replaced => beliefs.push(number),
             Kind::Episode => told.push(number),
             _ => {}
         }
@@ -135,12 +140,25 @@ fn grow(world: &mut World, seed: u64) -> Graph {
             graph.above[below].push(number);
         }
     }
+    let better = json!({ "subject": "s", "predicate": "p", "object": "o", "confidence": 0.7, "support": ids(&[root]) });
+    let better = world.create("mesh.claim", better);
+    for (id, _) in graph.nodes.iter().filter(|(_, kind)| *kind == Kind::Replaced) {
+        let input = Map::from_iter([("replacement".to_owned(), json!(better.to_string()))]);
+        let call = Call::Fire { record: *id, event: "supersede".into(), input, token: None, if_version: None };
+        world.play(&machine(), call);
+    }
     graph
+}
+
+type States = HashMap<RecordId, Arc<str>>;
+
+fn states(world: &World, graph: &Graph) -> States {
+    graph.nodes.iter().map(|(id, _)| (*id, world.state(*id))).collect()
 }
 
 /// What must become of every record, found by walking: from the lost one upwards, through everything, but for a machine
 /// not through Facts.
-fn walk(graph: &Graph, lost: usize, users: bool) -> HashMap<RecordId, &'static str> {
+fn walk(graph: &Graph, before: &States, lost: usize, users: bool) -> States {
     let mut reached = vec![false; graph.nodes.len()];
     let mut open = graph.above[lost].clone();
     while let Some(number) = open.pop() {
@@ -149,65 +167,63 @@ fn walk(graph: &Graph, lost: usize, users: bool) -> HashMap<RecordId, &'static s
             open.extend(&graph.above[number]);
         }
     }
-    let after = graph.nodes.iter().zip(&reached).enumerate().map(|(number, ((id, kind), reached))| {
-        let state = match (kind, *reached) {
-            (Kind::Evidence, _) => {
-                if number == lost {
-                    "Tombstoned"
-                } else {
-                    "Live"
-                }
-            }
-            (Kind::Belief, _) if number == lost => "Rejected",
-            (Kind::Belief | Kind::Episode | Kind::Snapshot, true) => "Stale",
-            (Kind::Belief, false) => "Claim",
-            (Kind::Episode, false) => "Current",
-            (Kind::Snapshot, false) => "Fresh",
-            (Kind::Fact, true) if users => "Stale",
-            (Kind::Fact, _) => "Fact",
-            (Kind::Action, true) => "Rejected",
-            (Kind::Wanted, true) if users => "Rejected",
-            (Kind::Action, false) => "Suggested",
-            (Kind::Wanted, _) => "Accepted",
+    let mut after = before.clone();
+    for (number, (id, kind)) in graph.nodes.iter().enumerate().filter(|(number, _)| reached[*number]) {
+        assert_ne!(number, lost, "no circles");
+        let becomes = match kind {
+            Kind::Belief | Kind::Episode | Kind::Snapshot => "Stale",
+            Kind::Action => "Rejected",
+            Kind::Fact if users => "Stale",
+            Kind::Wanted if users => "Rejected",
+            Kind::Fact | Kind::Wanted | Kind::Replaced | Kind::Evidence => continue,
         };
-        (*id, state)
-    });
-    after.collect()
+        after.insert(*id, becomes.into());
+    }
+    let (id, kind) = graph.nodes[lost];
+    after.insert(id, if kind == Kind::Evidence { "Tombstoned" } else { "Rejected" }.into());
+    after
 }
 
-/// Lose one record on a fresh copy of the grown world and compare everything.
-fn lose(world: &World, graph: &Graph, lost: usize, event: &str, by: &Actor) -> usize {
-    let mut world = World {
-        definitions: world.definitions.clone(),
-        snapshot: world.snapshot.clone(),
-        now: world.now,
-        chance: world.chance.clone(),
-    };
-    let before: HashMap<RecordId, Arc<str>> = graph.nodes.iter().map(|(id, _)| (*id, world.state(*id))).collect();
+#[track_caller]
+fn same(found: &States, expected: &States) {
+    let wrong: Vec<_> = expected.iter().filter(|(id, state)| found[*id] != **state).collect();
+    assert!(wrong.is_empty(), "{} records differ from the walk, among them {:?}", wrong.len(), wrong.first());
+}
+
+/// Lose one record on a copy of the world and compare everything with the walk; the copy, and how many records changed.
+fn lose(world: &World, graph: &Graph, lost: usize, event: &str, by: &Actor) -> (World, usize) {
+    let before = states(world, graph);
+    let expected = walk(graph, &before, lost, by.user);
+    let mut world = world.clone();
     let changes = world.fire(graph.nodes[lost].0, event, by);
-    let expected = walk(graph, lost, by.user);
-    let wrong: Vec<_> = expected.iter().filter(|(id, state)| *world.state(**id) != ***state).collect();
-    assert!(wrong.is_empty(), "{} records differ from the walk, among them {:?}", wrong.len(), &wrong[..1]);
-    let moved = expected.iter().filter(|(id, state)| *before[id] != ***state).count();
-    assert_eq!(changes.records.len(), moved, "who keeps its state is not in the log");
-    moved
+    let after = states(&world, graph);
+    same(&after, &expected);
+    (world, changes.records.len())
 }
 
-/// MSH-8, MSH-9, MSH-11, MSH-7, MSH-4: ten thousand dependents, rejected by the user, and withdrawn by the user and by a machine.
+/// MSH-8, MSH-9, MSH-11: ten thousand dependents in a random graph: rejected by the user, withdrawn by the user and by a machine.
 #[test]
 fn ten_thousand_dependents() {
-    for seed in seeds("mesh-graph", 1).into_iter().take(20) {
+    for seed in seeds("mesh-graph", 1).into_iter().take(3) {
         println!("play it again with ONCEWARD_SEED={seed}");
         let mut world = World::new(seed);
         let graph = grow(&mut world, seed);
-        assert_eq!(lose(&world, &graph, 1, "reject", &you()), DEPENDENTS + 1);
-        assert_eq!(lose(&world, &graph, 0, "tombstone", &you()), DEPENDENTS + 2);
-        let by_machine = lose(&world, &graph, 0, "tombstone", &machine());
-        println!("a machine's tombstone changes {by_machine} of {} records", graph.nodes.len());
+        let stay = graph.nodes.iter().filter(|(_, kind)| *kind == Kind::Replaced).count();
+        let (rejected, by_user) = lose(&world, &graph, 1, "reject", &you());
+        assert_eq!(by_user, 1 + DEPENDENTS - stay, "one entry for each that changes, in one step");
+        lose(&world, &graph, 0, "tombstone", &you());
+        let (withdrawn, by_machine) = lose(&world, &graph, 0, "tombstone", &machine());
+        println!("by the user {by_user} records change, by a machine {by_machine}");
         assert!(
-            (DEPENDENTS / 4..DEPENDENTS).contains(&by_machine),
+            (DEPENDENTS / 10..by_user).contains(&by_machine),
             "Facts in the way, and ways round them: {by_machine}"
         );
+        // A machine was quicker: the user's word reaches as far as if it had been the only one.
+        let mut late = withdrawn;
+        late.fire(graph.nodes[1].0, "reject", &you());
+        let (mut late, first) = (states(&late, &graph), states(&rejected, &graph));
+        late.insert(graph.nodes[0].0, "Live".into());
+        same(&late, &first);
     }
 }
 

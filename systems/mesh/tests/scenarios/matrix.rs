@@ -129,7 +129,7 @@ fn every_state_event_and_caller_of_a_claim() {
 fn every_state_event_and_caller_of_evidence() {
     with_callers(Matrix::new("mesh", "mesh.evidence", &[("digest", "'d'")], dressed))
         .given(object(json!({ "digest": "d" })), None)
-        .scene("Live", |stage| super::evidence(stage))
+        .scene("Live", super::evidence)
         .scene("Tombstoned: by a machine", |stage| {
             let id = super::evidence(stage);
             stage.fire(id, "tombstone", &machine()).ok()
