@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use onceward_core::decide::{Call, Decision, ErrorReport, next_due};
-use onceward_core::model::{EventKind, Lifecycle};
+use onceward_core::model::EventKind;
 use onceward_core::record::{Actor, Token};
 use onceward_core::value::RecordId;
 use serde_json::{Map, Value as Json};
 
 use super::cast::{Caller, Cast, Trial};
-use super::puppet::{PUPPET, PUPPETEER, puppet};
+use super::puppet::{PUPPET, PUPPETEER, needs, puppet};
 use crate::{Stage, operator, systems, user, worker};
 
 /// The scene before a record is there.
@@ -50,8 +50,6 @@ pub struct Matrix {
     payload: Option<Vec<u8>>,
     /// Whether what another record makes must point at a record that is there.
     points: bool,
-    /// Events that a record can send with nothing in hand.
-    sendable: Vec<String>,
     /// Who moves the puppet: nobody whom any rule knows, and perhaps somebody with the user's authority.
     puppeteers: Vec<Caller>,
 }
@@ -68,8 +66,7 @@ impl Matrix {
             .filter(|event| event.kind == EventKind::Called)
             .map(|event| event.name.to_string())
             .collect();
-        let sendable: Vec<String> = events.iter().filter(|event| needs_nothing(own, event)).cloned().collect();
-        let text = puppet(own, &sendable, spawned);
+        let text = puppet(own, &events, spawned);
         let stage = dress(Stage::new(systems::load_with(system, &[("puppet.toml", &text)])));
         let callers = vec![
             Caller { name: "owner", actor: user("alice") },
@@ -90,7 +87,6 @@ impl Matrix {
             create: Map::new(),
             payload: None,
             points: spawned.iter().any(|(_, expression)| expression.contains("record.target")),
-            sendable,
             puppeteers: vec![Caller { name: "record", actor: user(PUPPETEER) }],
         }
     }
@@ -227,11 +223,14 @@ impl Matrix {
                         (caller.name.to_owned(), play(&caller.actor, call))
                     })
                     .collect();
-                if input.is_empty() && self.sendable.contains(event) {
+                // With nothing in hand, or with what the event cannot do without.
+                let needs = needs(self.stage.definition(&self.lifecycle), event);
+                if input.len() == needs.len() && needs.iter().all(|field| input.contains_key(&*field.name)) {
                     for puppeteer in &self.puppeteers {
                         let mut stage = scene.stage.clone();
                         let puppet = self.puppet(&mut stage, Some(record));
-                        let outcome = stage.fire(puppet, &format!("send_{event}"), &puppeteer.actor).outcome();
+                        let sent = stage.fire(puppet, &format!("send_{event}"), &puppeteer.actor);
+                        let outcome = sent.with_all(Json::Object(input.clone())).outcome();
                         cells.push((puppeteer.name.to_owned(), cell_of(&outcome.decision, &stage, Some(record))));
                     }
                 }
@@ -254,12 +253,6 @@ impl Matrix {
             Trial::Wait => vec![("engine".to_owned(), wait(scene))],
         }
     }
-}
-
-/// Whether some row of the event can be taken without any input.
-fn needs_nothing(lifecycle: &Lifecycle, event: &str) -> bool {
-    let rows = lifecycle.event(event).map_or(&[][..], |event| &event.rows);
-    rows.iter().any(|row| row.inputs.iter().all(|input| input.field.nullable || input.take.is_some()))
 }
 
 /// Until the record's own next timer or lease end, and what the engine then does.

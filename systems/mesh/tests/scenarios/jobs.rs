@@ -38,6 +38,7 @@ fn a_job_from_beginning_to_end() {
     assert_eq!((stage.state(id), stage.field(id, "claimer")), ("Claimed".into(), "ann".into()));
     stage.fire(id, "complete_job", &ann()).with("output", "42 pages").ok();
     assert_eq!((stage.state(id), stage.field(id, "output")), ("Completed".into(), "42 pages".into()));
+    assert!(stage.record(id).is_final() && stage.record(id).finished_at.is_some());
     claim_work(&mut stage, id, &ann()).wrong_state("Completed", "claim_work");
     stage.fire(id, "yield_work", &ann()).wrong_state("Completed", "yield_work");
     stage.fire(id, "complete_job", &ann()).wrong_state("Completed", "complete_job");
