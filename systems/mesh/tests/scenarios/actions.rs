@@ -35,10 +35,10 @@ fn machines_settle_it_among_themselves() {
     let ground = evidence(&mut stage);
     let id = action(&mut stage, &[ground]);
     stage.fire(id, "accept", &machine()).ok();
-    stage.fire(id, "accept", &machine()).not_allowed();
+    stage.fire(id, "accept", &machine()).unchanged();
     stage.fire(id, "reject", &machine()).ok();
     stage.fire(id, "accept", &machine()).not_allowed();
-    stage.fire(id, "reject", &machine()).not_allowed();
+    stage.fire(id, "reject", &machine()).unchanged();
 }
 
 /// MSH-10: the user's word on what a machine has said already changes nothing to see, and makes it the user's own.
@@ -53,6 +53,9 @@ fn the_user_says_it_too() {
         stage.fire(id, event, &you()).ok();
         assert_eq!((stage.state(id), stage.field(id, "byUser")), (state.into(), true.into()));
         stage.fire(id, event, &you()).unchanged();
+        // A machine that agrees changes nothing, least of all whose word it is.
+        stage.fire(id, event, &machine()).unchanged();
+        assert_eq!(stage.field(id, "byUser"), true);
     }
 }
 

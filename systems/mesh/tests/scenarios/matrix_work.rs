@@ -59,6 +59,7 @@ const ROUTE: &[Allowed<'static>] = &[
     ("Free: by the user", r#"route node="ann""#, "user", "Routed"),
     ("Routed: by a machine", "free", "writer, user", "Free"),
     ("Routed: by the user", "free", "user", "Free"),
+    ("Free: by a machine", "free", "user", "Free"),
 ];
 
 /// MSH-10, MSH-15: routes are turned by who may, and by the user against machines.

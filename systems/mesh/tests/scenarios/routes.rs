@@ -68,7 +68,13 @@ fn the_users_route_stands() {
     stage.fire(route, "free", &you()).ok();
     stage.fire(route, "route", &machine()).with("node", "ann").refused(409, "users_word");
     assert_eq!(stage.state(route), "Free");
+    stage.fire(route, "free", &machine()).unchanged();
     stage.fire(route, "route", &you()).with("node", "ben").ok();
     let by_user = stage.create("mesh.route", &you()).with("kind", "mail").with("node", "ann").ok();
     stage.fire(by_user, "free", &machine()).refused(409, "users_word");
+    // Free by a machine's doing, and now by the user's word.
+    let free = stage.create("mesh.route", &machine()).with("kind", "scan").with("node", "ann").ok();
+    stage.fire(free, "free", &machine()).ok();
+    stage.fire(free, "free", &you()).ok();
+    stage.fire(free, "route", &machine()).with("node", "ann").refused(409, "users_word");
 }
