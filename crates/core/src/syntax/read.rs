@@ -26,6 +26,9 @@ pub(crate) struct Reader<'a> {
     pub(crate) source: &'a str,
     /// Patterns read so far, against `bounds::PATTERNS`.
     pub(crate) patterns: usize,
+    /// Patterns until one is too many in the files given together: two more than are left of
+    /// `bounds::PATTERNS_TOGETHER`, 1 when that is to be told and 0 once it was.
+    pub(crate) patterns_left: &'a mut usize,
     pub(crate) out: &'a mut Vec<Diagnostic>,
 }
 
@@ -65,9 +68,14 @@ impl Reader<'_> {
 
     /// Refuse every key that has no meaning here.
     pub(crate) fn only(&mut self, table: Table, allowed: &[&str]) {
+        self.only_besides(table, allowed, |_| false);
+    }
+
+    /// As `only`, but for keys that were told of already.
+    pub(crate) fn only_besides(&mut self, table: Table, allowed: &[&str], told: impl Fn(&str) -> bool) {
         for (key, _) in table.entries {
             let name: &str = key.get_ref();
-            if !allowed.contains(&name) {
+            if !allowed.contains(&name) && !told(name) {
                 let at = self.span(key);
                 let help = match near::nearest(name, allowed.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?\nkeys allowed here: {}", allowed.join(", ")),
@@ -296,7 +304,23 @@ impl Reader<'_> {
             self.at_most(self.patterns, bounds::PATTERNS, "too-many-entries", at, what);
             return None;
         }
-        Some(pattern)
+        *self.patterns_left = self.patterns_left.saturating_sub(1);
+        match *self.patterns_left {
+            // Told of already.
+            0 => None,
+            1 => {
+                self.report(
+                    Diagnostic::error("too-many-patterns", pattern.at(), "too many patterns in these files together")
+                        .label("one more than is allowed")
+                        .help(format!(
+                            "files that are given together have at most {} patterns: bound the length of texts instead",
+                            bounds::PATTERNS_TOGETHER
+                        )),
+                );
+                None
+            }
+            _ => Some(pattern),
+        }
     }
 
     /// `{ name = expression, … }`.

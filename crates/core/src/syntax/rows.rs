@@ -75,7 +75,7 @@ impl Reader<'_> {
             require: self.causes(table, "require"),
             cascade: self.causes(table, "cascade"),
             deliver: self.deliver(table),
-            after: self.text_at(table, "after"),
+            after: Self::get(table, "after").and_then(|node| self.duration_text(node, "after")),
             until: self.text_at(table, "at"),
             audit: self.text_at(table, "audit"),
             rules: self.rules(table),
