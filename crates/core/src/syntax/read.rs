@@ -300,8 +300,11 @@ impl Reader<'_> {
         let pattern = self.text_at(table, "pattern")?;
         self.patterns += 1;
         if self.patterns > bounds::PATTERNS {
-            let (at, what) = (pattern.at(), "patterns in this file");
-            self.at_most(self.patterns, bounds::PATTERNS, "too-many-entries", at, what);
+            // Told at the first that is too many.
+            if self.patterns == bounds::PATTERNS + 1 {
+                let (at, what) = (pattern.at(), "patterns in this file");
+                self.at_most(self.patterns, bounds::PATTERNS, "too-many-entries", at, what);
+            }
             return None;
         }
         *self.patterns_left = self.patterns_left.saturating_sub(1);
