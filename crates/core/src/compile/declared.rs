@@ -16,7 +16,7 @@ pub(super) const TYPES: [&str; 10] =
     ["string", "int", "double", "bool", "time", "duration", "list", "json", "ref", "refs"];
 const ELEMENT_TYPES: [&str; 6] = ["string", "int", "double", "bool", "time", "duration"];
 /// What every record has besides its fields.
-const METADATA: [&str; 12] = [
+pub(super) const METADATA: [&str; 12] = [
     "id",
     "state",
     "owner",
@@ -30,6 +30,22 @@ const METADATA: [&str; 12] = [
     "lifecycle",
     "payload",
 ];
+
+/// As `near::advice`, for people who come with the names of another language.
+pub(super) fn type_advice<'a>(name: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    let ours = match name.to_ascii_lowercase().as_str() {
+        "text" | "str" | "varchar" | "uuid" => "string",
+        "integer" | "number" | "long" | "i64" | "int64" => "int",
+        "float" | "f64" | "decimal" => "double",
+        "boolean" => "bool",
+        "datetime" | "timestamp" | "date" => "time",
+        "interval" | "timedelta" => "duration",
+        "array" => "list",
+        "object" | "map" | "table" => "json",
+        _ => return near::advice(name, what, known),
+    };
+    format!("it is called `{ours}` here")
+}
 
 /// What declarations are read against.
 pub(super) struct Declarer<'a> {
@@ -120,7 +136,7 @@ impl Declarer<'_> {
             "list" => Type::List(Box::new(self.element(declared)?)),
             _ if ELEMENT_TYPES.contains(&name) => self.plain(name, declared)?,
             _ => {
-                let mut help = near::advice(name, "types", TYPES);
+                let mut help = type_advice(name, "types", TYPES);
                 if name == "enum" {
                     help = "write type = \"string\", enum = [\"a\", \"b\"]".into();
                 }
@@ -230,7 +246,7 @@ impl Declarer<'_> {
         if ELEMENT_TYPES.contains(&name) {
             return self.plain(name, declared);
         }
-        let mut help = near::advice(name, "types a list may hold", ELEMENT_TYPES);
+        let mut help = type_advice(name, "types a list may hold", ELEMENT_TYPES);
         if name == "ref" {
             help = "write type = \"refs\", to = \"…\"".into();
         }

@@ -90,6 +90,20 @@ impl Reader<'_> {
         }
     }
 
+    /// Refuse `when` where a condition is called `if`; true where there was one.
+    pub(crate) fn when_for_if(&mut self, table: Table) -> bool {
+        let wrong = table.entries.keys().find(|key| key.get_ref() == "when");
+        if let Some(key) = wrong {
+            let at = self.span(key);
+            self.report(
+                Diagnostic::error("unknown-key", at, format!("the condition of {} is called `if`", table.what))
+                    .label("only a row has a `when`")
+                    .help("write `if` in its place"),
+            );
+        }
+        wrong.is_some()
+    }
+
     pub(crate) fn get<'t>(table: Table<'t>, key: &str) -> Option<&'t Node<'t>> {
         table.entries.iter().find(|(name, _)| *name.get_ref() == key).map(|(_, value)| value)
     }
@@ -190,7 +204,7 @@ impl Reader<'_> {
     pub(crate) fn tables_at<'t>(&mut self, table: Table<'t>, key: &str, what: &'static str) -> Vec<Table<'t>> {
         let Some(node) = Self::get(table, key) else { return Vec::new() };
         let DeValue::Array(items) = node.get_ref() else {
-            self.wrong_kind(node, &format!("`{key}`"), "an array of tables");
+            self.wrong_kind(node, &format!("`{key}`"), "an array of tables, as [{ … }]");
             return Vec::new();
         };
         self.bounded(items.len(), node, &format!("`{key}`"));
@@ -333,6 +347,14 @@ impl Reader<'_> {
         let mut given = Vec::new();
         for (name, node) in inner.entries.iter().take(bounds::ENTRIES) {
             let name = self.key(name);
+            if let ("record", DeValue::Table(_)) = (&*name.text, node.get_ref()) {
+                self.report(
+                    Diagnostic::error("wrong-kind", name.at(), format!("{what} names fields without `record.`"))
+                        .label("TOML reads this as a table")
+                        .help("write the field's name alone before the `=`, as amount = \"record.amount + 1\""),
+                );
+                continue;
+            }
             if let Some(value) = self.expression(node, &format!("`{}`", name.text)) {
                 given.push(Given { name, value });
             }
