@@ -1,0 +1,97 @@
+//! MSH-14: a race is not won by a name.
+//!
+//! Operations of one moment are folded in the order of their authors' names. Where that order would decide which of several
+//! nodes gets what only one can have, none gets it. Decision 0030 says how narrow this is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::fold::Fold;
+use super::image::Image;
+use super::judge::{Ruling, eligible};
+use super::log::{Log, Place};
+use super::operation::{LogCall, OperationId};
+use super::standing::Outside;
+use crate::decide::Changes;
+use crate::model::StateIx;
+use crate::value::{RecordId, Value};
+
+/// The operations of one moment that call the same event of the same record.
+pub(super) struct Ties {
+    rivals: BTreeMap<(RecordId, Arc<str>), Vec<Place>>,
+    /// Operations that lose, each with one that it met.
+    lost: BTreeMap<OperationId, OperationId>,
+}
+
+impl Ties {
+    pub(super) fn of(log: &Log, moment: &[Place]) -> Self {
+        let mut ties = Self { rivals: BTreeMap::new(), lost: BTreeMap::new() };
+        if moment.len() < 2 {
+            return ties;
+        }
+        for place in moment {
+            let Ok((operation, _)) = eligible(log, place) else { continue };
+            if let LogCall::Fire { record, event, .. } = &operation.call {
+                ties.rivals.entry((*record, Arc::clone(event))).or_default().push(place.clone());
+            }
+        }
+        ties.rivals.retain(|_, rivals| rivals.len() > 1);
+        ties
+    }
+}
+
+impl Fold {
+    /// The operation that this one met in a race that nobody wins. Weighed when the first of the rivals has its turn.
+    pub(super) fn rival_of(
+        &mut self,
+        outside: &dyn Outside,
+        place: &Place,
+        ties: &mut Ties,
+    ) -> Option<OperationId> {
+        if !ties.rivals.is_empty()
+            && let Some(LogCall::Fire { record, event, .. }) = self.log.get(place).map(|entry| &entry.operation.call)
+            && let Some(rivals) = ties.rivals.remove(&(*record, Arc::clone(event)))
+        {
+            let losers = self.losers(outside, &rivals);
+            for (at, loser) in losers.iter().enumerate() {
+                let met = if at == 0 { losers.get(1) } else { losers.first() };
+                ties.lost.extend(met.map(|met| (loser.id, met.id)));
+            }
+        }
+        ties.lost.get(&place.id).copied()
+    }
+
+    /// Those of the rivals that would each be taken if it came alone, when they want different things and cannot all be
+    /// taken one after another.
+    fn losers(&mut self, outside: &dyn Outside, rivals: &[Place]) -> Vec<Place> {
+        let (mut takers, mut wishes) = (Vec::new(), Vec::new());
+        for place in rivals {
+            if let (Ruling::Changes(changes), _) = self.rule_on(outside, place) {
+                wishes.push(wish(&changes));
+                takers.push(place.clone());
+            }
+        }
+        if wishes.windows(2).all(|pair| pair[0] == pair[1]) {
+            return Vec::new();
+        }
+        let mut images = Vec::with_capacity(takers.len());
+        let mut shut_out = false;
+        for place in &takers {
+            match self.rule_on(outside, place).0 {
+                Ruling::Changes(changes) => {
+                    images.push(Image::take(&self.world, &changes));
+                    self.world.apply(&changes);
+                }
+                Ruling::Other(applied) => shut_out |= !applied.is_applied(),
+            }
+        }
+        images.into_iter().rev().for_each(|image| image.restore(&mut self.world));
+        if shut_out { takers } else { Vec::new() }
+    }
+}
+
+/// What an operation would make of the record it is about.
+fn wish(changes: &Changes) -> Option<(StateIx, Vec<Value>)> {
+    let change = changes.records.iter().find(|change| change.after.id == changes.subject)?;
+    Some((change.after.state, change.after.fields.clone()))
+}
