@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_shipped_systems_are_clean() {
-        for system in ["execution", "document", "image"] {
+        for system in ["execution", "document", "image", "mesh"] {
             assert_eq!(warnings(system), "", "{system}");
         }
     }

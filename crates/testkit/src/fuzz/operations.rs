@@ -17,7 +17,7 @@ const OPERATIONS: usize = 64;
 
 static SYSTEMS: LazyLock<Vec<Definitions>> = LazyLock::new(|| {
     let thing = systems::load_text(&[("thing.toml", include_str!("thing.toml"))]);
-    let mut all: Vec<_> = ["execution", "document", "image"].into_iter().map(systems::load).collect();
+    let mut all: Vec<_> = ["execution", "document", "image", "mesh"].into_iter().map(systems::load).collect();
     all.push(thing);
     all
 });
