@@ -1,7 +1,7 @@
 //! MSH-14: a race is not won by a name.
 //!
-//! Operations of one moment are folded in the order of their authors' names. Where that order would decide which of several
-//! nodes gets what only one can have, none gets it. Decision 0030 says how narrow this is.
+//! Operations of one moment are folded in the order of their authors' names. Where that order alone would decide which of
+//! several nodes comes to hold a record, none does. Decision 0030 says how narrow this is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use super::log::{Log, Place};
 use super::operation::{LogCall, OperationId};
 use super::standing::Outside;
 use crate::decide::Changes;
-use crate::model::StateIx;
 use crate::value::{RecordId, Value};
 
 /// The operations of one moment that call the same event of the same record.
@@ -61,22 +60,23 @@ impl Fold {
         ties.lost.get(&place.id).copied()
     }
 
-    /// Those of the rivals that would each be taken if it came alone, when they want different things and cannot all be
-    /// taken one after another.
+    /// Those of the rivals that would each come to hold the record if it were alone, when they cannot all have it one after
+    /// another.
     fn losers(&mut self, outside: &dyn Outside, rivals: &[Place]) -> Vec<Place> {
-        let (mut takers, mut wishes) = (Vec::new(), Vec::new());
+        let mut claims = Vec::new();
         for place in rivals {
-            if let (Ruling::Changes(changes), _) = self.rule_on(outside, place) {
-                wishes.push(wish(&changes));
-                takers.push(place.clone());
+            if let (Ruling::Changes(changes), _) = self.rule_on(outside, place)
+                && is_claim(&changes, &place.author)
+            {
+                claims.push(place.clone());
             }
         }
-        if wishes.windows(2).all(|pair| pair[0] == pair[1]) {
+        if claims.len() < 2 {
             return Vec::new();
         }
-        let mut images = Vec::with_capacity(takers.len());
+        let mut images = Vec::with_capacity(claims.len());
         let mut shut_out = false;
-        for place in &takers {
+        for place in &claims {
             match self.rule_on(outside, place).0 {
                 Ruling::Changes(changes) => {
                     images.push(Image::take(&self.world, &changes));
@@ -86,12 +86,17 @@ impl Fold {
             }
         }
         images.into_iter().rev().for_each(|image| image.restore(&mut self.world));
-        if shut_out { takers } else { Vec::new() }
+        if shut_out { claims } else { Vec::new() }
     }
 }
 
-/// What an operation would make of the record it is about.
-fn wish(changes: &Changes) -> Option<(StateIx, Vec<Value>)> {
-    let change = changes.records.iter().find(|change| change.after.id == changes.subject)?;
-    Some((change.after.state, change.after.fields.clone()))
+/// Whether an operation writes its author's name on the record it is about.
+fn is_claim(changes: &Changes, author: &str) -> bool {
+    let names = |value: &Value| matches!(value, Value::Text(text) if **text == *author);
+    let change = changes.records.iter().find(|change| change.after.id == changes.subject);
+    change.is_some_and(|change| {
+        let before = change.before.as_ref().map_or(&[][..], |before| &before.fields);
+        let mut fields = change.after.fields.iter().enumerate();
+        fields.any(|(slot, value)| names(value) && !before.get(slot).is_some_and(names))
+    })
 }
