@@ -7,6 +7,48 @@ use std::sync::Arc;
 use onceward_core::model::Definitions;
 use onceward_testkit::random::{Chance, definitions};
 
+/// A thing that one node holds at a time and that anybody may count up.
+const SMALL: &str = r#"
+language = 1
+lifecycle = "small.thing"
+clock = "operation"
+[states]
+free = { rest = true }
+held = { rest = true }
+[fields]
+holder = { type = "string", max = 1000, optional = true }
+seen   = { type = "string", max = 1000, optional = true }
+n      = { type = "int", default = 0 }
+last   = { type = "time", optional = true }
+[who]
+holder = "record.holder == actor.id"
+[access]
+read = ["anyone"]
+[[on.create]]
+go = "-> free"
+[[on.claim]]
+go = "free -> held"
+set = { holder = "actor.id" }
+[[on.count]]
+go = "free | held"
+set = { n = "record.n + 1", last = "now" }
+[[on.see]]
+go = "free | held"
+set = { seen = "actor.id" }
+[[on.release]]
+go = "held -> free"
+by = "holder"
+set = { holder = "null" }
+[[on.hold]]
+go = "free -> held"
+[[on.hold]]
+go = "held"
+"#;
+
+pub(crate) fn small() -> Arc<Definitions> {
+    Arc::new(onceward_testkit::systems::load_text(&[("small.toml", SMALL)]))
+}
+
 const STATES: [&str; 4] = ["s0", "s1", "s2", "s3"];
 
 /// Two lifecycles that know each other: things, and groups that things are in.

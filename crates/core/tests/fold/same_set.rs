@@ -61,7 +61,8 @@ fn one_set_comes_to_one_state() {
         }
     }
     println!("changed, nothing, waiting, unanswered, held, clock, dependency, tie, refused: {seen:?}");
-    assert!(seen.iter().all(|count| *count > 0) || std::env::var_os("ONCEWARD_SEED").is_some(), "never seen: {seen:?}");
+    let few = seeds("fold", CASES).len() < 60;
+    assert!(few || seen.iter().all(|count| *count > 0), "never seen: {seen:?}");
 }
 
 fn kind(applied: &Applied) -> usize {
