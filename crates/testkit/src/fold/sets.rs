@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onceward_core::decide::Snapshot;
 use onceward_core::fold::{Grant, LogCall, LogOperation, Moment, OperationId, Outside, Standing};
-use onceward_core::model::{Definitions, EventKind, Row, Type};
+use onceward_core::model::{By, Definitions, EventKind, Row, Type};
 use onceward_core::record::Record;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
@@ -78,7 +78,7 @@ fn random_id(chance: &mut Chance) -> OperationId {
 
 fn dependencies(chance: &mut Chance, at: usize, ids: &[OperationId], stamps: &[(Arc<str>, Moment)]) -> Vec<OperationId> {
     let mut after = Vec::new();
-    if !chance.yes(35) {
+    if !chance.yes(22) {
         return after;
     }
     let earlier: Vec<usize> = (0..ids.len()).filter(|other| stamps[*other].1 < stamps[at].1).collect();
@@ -130,7 +130,12 @@ fn call(set: &Set, chance: &mut Chance, records: &[Arc<Record>], now: Time) -> L
     }
     let nobody = LogCall::Fire { record: id_of("nobody"), event: "nothing".into(), input: Map::new() };
     let Some(record) = chance.pick(records) else { return nobody };
-    let events: Vec<_> = record.lifecycle.events.iter().filter(|event| event.kind == EventKind::Called).collect();
+    let mut events: Vec<_> = record.lifecycle.events.iter().filter(|event| event.kind == EventKind::Called).collect();
+    // Mostly such as somebody would try: what the record takes, and not only from other records.
+    let sensible = |row: &Row| row.from.contains(record.state) && row.by != [By::Record];
+    if chance.yes(85) {
+        events.retain(|event| event.rows.iter().any(sensible));
+    }
     let Some(event) = chance.pick(&events) else { return nobody };
     let input = chance.pick(&event.rows).map(|row| inputs(chance, records, row, 60, now)).unwrap_or_default();
     LogCall::Fire { record: record.id, event: Arc::clone(&event.name), input }
