@@ -14,8 +14,7 @@ use crate::value::RecordId;
 pub(super) struct Image {
     records: Vec<(RecordId, Option<Arc<Record>>)>,
     links: BTreeMap<LinkKey, Links>,
-    // The outer option: whether the world said anything of the key at all.
-    uniques: Vec<(UniqueKey, Option<Option<RecordId>>)>,
+    uniques: Vec<(UniqueKey, Option<RecordId>)>,
     counts: Vec<(CountKey, Option<u64>)>,
     accounts: BTreeMap<Account, Option<i64>>,
 }
@@ -54,7 +53,11 @@ impl Image {
         Self {
             records: changes.records.iter().map(|change| (change.after.id, change.before.clone())).collect(),
             links,
-            uniques: changes.uniques.iter().map(|(key, _)| (key.clone(), world.uniques.get(key).copied())).collect(),
+            uniques: changes
+                .uniques
+                .iter()
+                .map(|(key, _)| (key.clone(), world.uniques.get(key).copied().flatten()))
+                .collect(),
             counts: changes.counts.iter().map(|(key, _)| (key.clone(), world.counts.get(key).copied())).collect(),
             accounts: accounts.map(|account| (account.clone(), world.accounts.get(account).copied())).collect(),
         }
@@ -89,7 +92,7 @@ impl Image {
         }
         for (key, before) in self.uniques {
             match before {
-                Some(holder) => world.uniques.insert(key, holder),
+                Some(holder) => world.uniques.insert(key, Some(holder)),
                 None => world.uniques.remove(&key),
             };
         }

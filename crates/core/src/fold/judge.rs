@@ -1,10 +1,12 @@
 //! The second verdict on one operation: may it be decided at all, and what does the lifecycle say?
 
+use serde_json::{Map, Value as Json};
+
 use super::log::{Log, Place};
 use super::operation::LogOperation;
 use super::standing::{Grant, Outside, Standing};
 use super::verdict::{Applied, Reason, Wait};
-use crate::decide::{Answer, Changes, Decision, Snapshot, decide};
+use crate::decide::{Answer, Changes, Decision, Question, Snapshot, decide};
 use crate::model::Definitions;
 
 /// Times that one operation may ask the outside. Each round answers the checks of one row, and rows are few.
@@ -56,45 +58,60 @@ pub(super) enum Ruling {
     Other(Applied),
 }
 
-/// Ask the lifecycle, and the outside where it wants to know something: each time anew (MSH-20).
+/// A question to the outside, and what it said.
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub(super) question: Question,
+    pub(super) answer: Option<Map<String, Json>>,
+}
+
+/// Ask the lifecycle, and the outside where it wants to know something: each time anew, since what an answer was founded on
+/// may have been withdrawn (MSH-20).
 pub(super) fn rule(
     definitions: &Definitions,
     world: &Snapshot,
     outside: &dyn Outside,
     operation: &LogOperation,
     grant: &Grant,
-) -> (Ruling, Vec<Answer>) {
+) -> (Ruling, Vec<Heard>) {
     let mut asked = operation.with(grant);
+    let mut heard = Vec::new();
     for _ in 0..ROUNDS {
-        let ruling = match decide(definitions, world, &asked, operation.moment.wall) {
-            Decision::Changes(changes) => Ruling::Changes(changes),
-            Decision::NoOp(nothing) => Ruling::Other(Applied::Nothing(nothing.reason)),
-            Decision::Refusal(refusal) => Ruling::Other(Applied::Refused(Reason::Decided(refusal))),
-            Decision::Ask(questions) => {
-                let mut open = None;
-                for question in questions {
-                    match outside.answer(operation, &question) {
-                        Some(answer) => asked.answers.push(Answer {
-                            lifecycle: question.lifecycle,
-                            check: question.check,
-                            arguments: question.arguments,
-                            payload: question.payload,
-                            answer,
-                        }),
-                        None => open = open.or(Some((question.lifecycle, question.check))),
-                    }
-                }
-                match open {
-                    None => continue,
-                    Some((lifecycle, check)) => {
-                        Ruling::Other(Applied::Waiting(Wait::Unanswered { lifecycle, check }))
-                    }
-                }
+        let questions = match decide(definitions, world, &asked, operation.moment.wall) {
+            Decision::Changes(changes) => return (Ruling::Changes(changes), heard),
+            Decision::NoOp(nothing) => return (Ruling::Other(Applied::Nothing(nothing.reason)), heard),
+            Decision::Refusal(refusal) => {
+                return (Ruling::Other(Applied::Refused(Reason::Decided(refusal))), heard);
             }
             // Neither comes of a whole world without timers.
-            Decision::Missing(_) | Decision::Due { .. } => Ruling::Other(Applied::Refused(Reason::Undecidable)),
+            Decision::Missing(_) | Decision::Due { .. } => break,
+            Decision::Ask(questions) => questions,
         };
-        return (ruling, asked.answers);
+        let mut open = None;
+        for question in questions {
+            let answer = outside.answer(operation, &question);
+            match &answer {
+                Some(answer) => asked.answers.push(answered(&question, answer.clone())),
+                None => {
+                    let (lifecycle, check) = (question.lifecycle.clone(), question.check.clone());
+                    open = open.or(Some(Wait::Unanswered { lifecycle, check }));
+                }
+            }
+            heard.push(Heard { question, answer });
+        }
+        if let Some(wait) = open {
+            return (Ruling::Other(Applied::Waiting(wait)), heard);
+        }
     }
-    (Ruling::Other(Applied::Refused(Reason::Undecidable)), asked.answers)
+    (Ruling::Other(Applied::Refused(Reason::Undecidable)), heard)
+}
+
+fn answered(question: &Question, answer: Map<String, Json>) -> Answer {
+    Answer {
+        lifecycle: question.lifecycle.clone(),
+        check: question.check.clone(),
+        arguments: question.arguments.clone(),
+        payload: question.payload,
+        answer,
+    }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::clock::Moment;
 use super::image::Image;
+use super::judge::Heard;
 use super::operation::{LogOperation, OperationId};
 use super::standing::Standing;
 use super::verdict::{Applied, Wait};
-use crate::decide::Answer;
 
 /// Where an operation stands: by clock, then by author. The id parts only those that are refused for sharing both.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,8 +42,8 @@ pub(super) struct Entry {
     pub(super) applied: Applied,
     /// How to take back what it changed; dropped for the oldest when too many are kept.
     pub(super) image: Option<Image>,
-    /// The answers on which it was decided.
-    pub(super) answers: Vec<Answer>,
+    /// What the outside was asked about it, also while it was weighed against rivals.
+    pub(super) heard: Vec<Heard>,
 }
 
 #[derive(Debug, Default)]
@@ -135,7 +135,7 @@ impl Log {
             self.wanted.entry(id).or_default().insert(operation.id);
         }
         self.places.insert(operation.id, place.clone());
-        self.entries.insert(place, Entry { operation, standing, applied, image: None, answers: Vec::new() });
+        self.entries.insert(place, Entry { operation, standing, applied, image: None, heard: Vec::new() });
         from
     }
 

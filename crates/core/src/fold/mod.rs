@@ -7,20 +7,20 @@
 mod admit;
 mod clock;
 mod error;
-mod fold;
 mod image;
 mod judge;
 mod log;
 mod operation;
 mod replay;
 mod standing;
+mod state;
 mod tie;
 mod verdict;
 
 pub use admit::Malformed;
 pub use clock::Moment;
 pub use error::FoldError;
-pub use fold::{Bounds, Fold, Receipt};
 pub use operation::{LogCall, LogOperation, OperationId};
 pub use standing::{Grant, Outside, Standing};
+pub use state::{Bounds, Fold, Receipt};
 pub use verdict::{Admission, Applied, Reason, Verdict, Wait};

@@ -1,14 +1,14 @@
 //! MSH-24: taking back what stands behind the first change and deciding it again, in the order of the clocks.
 
 use super::clock::Moment;
-use super::fold::Fold;
 use super::image::Image;
-use super::judge::{Ruling, eligible, rule};
+use super::judge::{Heard, Ruling, eligible, rule};
 use super::log::Place;
 use super::standing::Outside;
+use super::state::Fold;
 use super::tie::Ties;
-use super::verdict::{Applied, Reason, Wait};
-use crate::decide::{Answer, Snapshot};
+use super::verdict::{Applied, Reason};
+use crate::decide::Snapshot;
 
 impl Fold {
     /// Judge everything of this moment and later anew. Whole moments, since operations of one moment may stand in each
@@ -26,9 +26,9 @@ impl Fold {
     }
 
     fn judge(&mut self, outside: &dyn Outside, place: &Place, ties: &mut Ties) {
-        let (applied, image, answers) = self.verdict_on(outside, place, ties);
-        let waits_for_answer = matches!(applied, Applied::Waiting(Wait::Unanswered { .. }));
-        if answers.is_empty() && !waits_for_answer {
+        let (applied, image, mut heard) = self.verdict_on(outside, place, ties);
+        heard.extend(ties.heard_of(place));
+        if heard.is_empty() {
             self.asking.remove(place);
         } else {
             self.asking.insert(place.clone());
@@ -37,7 +37,7 @@ impl Fold {
         if let Some(entry) = self.log.get_mut(place) {
             entry.applied = applied;
             entry.image = image;
-            entry.answers = answers;
+            entry.heard = heard;
         }
         self.drop_oldest_images();
     }
@@ -47,7 +47,7 @@ impl Fold {
         outside: &dyn Outside,
         place: &Place,
         ties: &mut Ties,
-    ) -> (Applied, Option<Image>, Vec<Answer>) {
+    ) -> (Applied, Option<Image>, Vec<Heard>) {
         if let Err(applied) = eligible(&self.log, place) {
             return (applied, None, Vec::new());
         }
@@ -55,17 +55,17 @@ impl Fold {
             return (Applied::Refused(Reason::Tie { with }), None, Vec::new());
         }
         match self.rule_on(outside, place) {
-            (Ruling::Other(applied), answers) => (applied, None, answers),
-            (Ruling::Changes(changes), answers) => {
+            (Ruling::Other(applied), heard) => (applied, None, heard),
+            (Ruling::Changes(changes), heard) => {
                 let image = Image::take(&self.world, &changes);
                 self.world.apply(&changes);
-                (Applied::Changed, Some(image), answers)
+                (Applied::Changed, Some(image), heard)
             }
         }
     }
 
     /// What the lifecycle says of an operation, as the world is now.
-    pub(super) fn rule_on(&mut self, outside: &dyn Outside, place: &Place) -> (Ruling, Vec<Answer>) {
+    pub(super) fn rule_on(&mut self, outside: &dyn Outside, place: &Place) -> (Ruling, Vec<Heard>) {
         match eligible(&self.log, place) {
             Err(applied) => (Ruling::Other(applied), Vec::new()),
             Ok((operation, grant)) => {

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::fold::Fold;
 use super::image::Image;
-use super::judge::{Ruling, eligible};
+use super::judge::{Heard, Ruling, eligible};
 use super::log::{Log, Place};
 use super::operation::{LogCall, OperationId};
 use super::standing::Outside;
+use super::state::Fold;
 use crate::decide::Changes;
 use crate::value::{RecordId, Value};
 
@@ -20,11 +20,13 @@ pub(super) struct Ties {
     rivals: BTreeMap<(RecordId, Arc<str>), Vec<Place>>,
     /// Operations that lose, each with one that it met.
     lost: BTreeMap<OperationId, OperationId>,
+    /// What the outside was asked while they were weighed: other answers may tie them, or untie them.
+    heard: BTreeMap<OperationId, Vec<Heard>>,
 }
 
 impl Ties {
     pub(super) fn of(log: &Log, moment: &[Place]) -> Self {
-        let mut ties = Self { rivals: BTreeMap::new(), lost: BTreeMap::new() };
+        let mut ties = Self { rivals: BTreeMap::new(), lost: BTreeMap::new(), heard: BTreeMap::new() };
         if moment.len() < 2 {
             return ties;
         }
@@ -37,21 +39,20 @@ impl Ties {
         ties.rivals.retain(|_, rivals| rivals.len() > 1);
         ties
     }
+
+    pub(super) fn heard_of(&mut self, place: &Place) -> Vec<Heard> {
+        self.heard.remove(&place.id).unwrap_or_default()
+    }
 }
 
 impl Fold {
     /// The operation that this one met in a race that nobody wins. Weighed when the first of the rivals has its turn.
-    pub(super) fn rival_of(
-        &mut self,
-        outside: &dyn Outside,
-        place: &Place,
-        ties: &mut Ties,
-    ) -> Option<OperationId> {
+    pub(super) fn rival_of(&mut self, outside: &dyn Outside, place: &Place, ties: &mut Ties) -> Option<OperationId> {
         if !ties.rivals.is_empty()
             && let Some(LogCall::Fire { record, event, .. }) = self.log.get(place).map(|entry| &entry.operation.call)
             && let Some(rivals) = ties.rivals.remove(&(*record, Arc::clone(event)))
         {
-            let losers = self.losers(outside, &rivals);
+            let losers = self.losers(outside, &rivals, ties);
             for (at, loser) in losers.iter().enumerate() {
                 let met = if at == 0 { losers.get(1) } else { losers.first() };
                 ties.lost.extend(met.map(|met| (loser.id, met.id)));
@@ -62,12 +63,12 @@ impl Fold {
 
     /// Those of the rivals that would each come to hold the record if it were alone, when they cannot all have it one after
     /// another.
-    fn losers(&mut self, outside: &dyn Outside, rivals: &[Place]) -> Vec<Place> {
+    fn losers(&mut self, outside: &dyn Outside, rivals: &[Place], ties: &mut Ties) -> Vec<Place> {
         let mut claims = Vec::new();
         for place in rivals {
-            if let (Ruling::Changes(changes), _) = self.rule_on(outside, place)
-                && is_claim(&changes, &place.author)
-            {
+            let (ruling, heard) = self.rule_on(outside, place);
+            ties.heard.entry(place.id).or_default().extend(heard);
+            if matches!(&ruling, Ruling::Changes(changes) if is_claim(changes, &place.author)) {
                 claims.push(place.clone());
             }
         }
@@ -77,7 +78,9 @@ impl Fold {
         let mut images = Vec::with_capacity(claims.len());
         let mut shut_out = false;
         for place in &claims {
-            match self.rule_on(outside, place).0 {
+            let (ruling, heard) = self.rule_on(outside, place);
+            ties.heard.entry(place.id).or_default().extend(heard);
+            match ruling {
                 Ruling::Changes(changes) => {
                     images.push(Image::take(&self.world, &changes));
                     self.world.apply(&changes);

@@ -64,10 +64,7 @@ fn too_many_waiting_is_said() {
     let created = node("ann", at(0)).creates("small.thing", "thing", json!({}));
     let waits = |second| (node("bob", at(second)).after(&[&created]).fires("thing", "count", json!({})), may.clone());
     fold.insert(&(), [waits(1)]).expect("one may wait");
-    assert_eq!(
-        fold.insert(&(), [waits(2)]).expect_err("not two"),
-        FoldError::TooManyWaiting { waiting: 2, most: 1 }
-    );
+    assert_eq!(fold.insert(&(), [waits(2)]).expect_err("not two"), FoldError::TooManyWaiting { waiting: 2, most: 1 });
     assert_eq!(fold.verdict(waits(2).0.id), None);
     fold.insert(&(), [waits(2), waits(3), (created.clone(), may.clone())]).expect("what they wait for comes with them");
     assert_eq!(fold.world().records.len(), 1);
@@ -101,7 +98,8 @@ fn what_is_malformed_never_enters_the_log() {
         (LogOperation { after: vec![OperationId([1; 32]); 257], ..good.clone() }, Malformed::Dependencies),
     ];
     for (operation, why) in bad {
-        let receipts = fold.insert(&(), [(operation.clone(), with(&["Thing.Write"]))]).expect("no error of the caller's");
+        let receipts =
+            fold.insert(&(), [(operation.clone(), with(&["Thing.Write"]))]).expect("no error of the caller's");
         assert_eq!(receipts[0].verdict.admitted, Admission::Refused(why));
         assert_eq!(receipts[0].verdict.applied, Applied::Refused(Reason::NotAdmitted));
         assert!(fold.is_empty() && fold.verdict(operation.id).is_none());

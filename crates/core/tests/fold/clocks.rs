@@ -1,5 +1,6 @@
 //! Clocks that lie, clocks that meet, and what builds on what.
 
+use onceward_core::decide::Question;
 use onceward_core::fold::{Applied, Bounds, Fold, LogOperation, Moment, OperationId, Reason, Standing, Wait};
 use onceward_core::time::{Duration, Time};
 use onceward_testkit::fold::{at, id_of, node, with};
@@ -180,6 +181,26 @@ fn a_race_is_not_won_by_a_name() {
     let fold = fold_of(&[&created, &first, &claims[1], &claims[2]]);
     assert_eq!(applied(&fold, &first), Applied::Changed);
     assert!(matches!(applied(&fold, &claims[1]), Applied::Refused(Reason::Decided(_))));
+}
+
+/// MSH-14 MSH-20: what the outside said while rivals were weighed is asked again too: other answers tie them, or untie them.
+#[test]
+fn a_tie_hangs_on_what_the_outside_says_now() {
+    let created = created();
+    let [ann, bob] = ["ann", "bob"].map(|name| node(name, at(5)).fires("thing", "ask", json!({})));
+    let fit = |unfit: &'static [&'static str]| {
+        move |operation: &LogOperation, _: &Question| {
+            json!({ "ok": !unfit.contains(&&*operation.author) }).as_object().cloned()
+        }
+    };
+    let mut fold = Fold::new(small(), Bounds::default()).expect("can be folded");
+    let all = [&bob, &created, &ann].map(|operation| (operation.clone(), may()));
+    fold.insert(&fit(&["bob"]), all).expect("room");
+    assert_eq!(applied(&fold, &ann), Applied::Changed);
+    fold.rejudge(&fit(&[]), []).expect("nothing unknown in nothing");
+    assert_eq!(applied(&fold, &ann), Applied::Refused(Reason::Tie { with: bob.id }));
+    fold.rejudge(&fit(&["ann"]), []).expect("nothing unknown in nothing");
+    assert_eq!(applied(&fold, &bob), Applied::Changed);
 }
 
 /// MSH-23: a version tells how many operations of the set have changed the record; it may go down when one is withdrawn.

@@ -20,6 +20,8 @@ holder = { type = "string", max = 1000, optional = true }
 seen   = { type = "string", max = 1000, optional = true }
 n      = { type = "int", default = 0 }
 last   = { type = "time", optional = true }
+[checks]
+fit = { ask = { n = "record.n" }, answer = { ok = "bool" } }
 [who]
 holder = "record.holder == actor.id"
 [access]
@@ -39,6 +41,10 @@ set = { seen = "actor.id" }
 go = "held -> free"
 by = "holder"
 set = { holder = "null" }
+[[on.ask]]
+go = "free -> held"
+refuse = [{ if = "!checks.fit.ok", as = "422 unfit" }]
+set = { holder = "actor.id" }
 [[on.hold]]
 go = "free -> held"
 [[on.hold]]
@@ -112,7 +118,8 @@ move = [{{ from = \"mint\", to = \"pool\", amount = 3 }}]
 }
 
 fn thing_row(chance: &mut Chance, event: &str) -> String {
-    let mut row = format!("[[on.{event}]]\n{}", go(chance));
+    let go = if event == "claim" { "go = \"s0 | s1 -> s2\"\n".to_owned() } else { go(chance) };
+    let mut row = format!("[[on.{event}]]\n{go}");
     let by = chance.word(&["", "by = \"user\"\n", "by = \"able\"\n", "by = [\"mine\", \"user\"]\n"]);
     row += if event == "told" { "by = [\"record\", \"able\"]\n" } else { by };
     row += chance.word(&["", "", "when = \"record.n < 3\"\n", "when = \"record.holder == null\"\n"]);
@@ -144,8 +151,11 @@ fn thing_row(chance: &mut Chance, event: &str) -> String {
                 "set = { word = \"actor.id\" }\n",
             ]);
             row += chance.word(&["", "", "cascade = [{ to = \"links.nearby\", event = \"told\" }]\n"]);
-            row += chance
-                .word(&["", "", "require = [{ to = \"record.group\", event = \"grow\", if = \"record.group != null\" }]\n"]);
+            row += chance.word(&[
+                "",
+                "",
+                "require = [{ to = \"record.group\", event = \"grow\", if = \"record.group != null\" }]\n",
+            ]);
         }
     }
     row

@@ -57,11 +57,7 @@ struct Plain<'a> {
 
 impl Plain<'_> {
     /// Whether the lifecycle is asked at all, and with what rights.
-    fn beforehand(
-        &self,
-        operation: &LogOperation,
-        applied: &BTreeMap<OperationId, Applied>,
-    ) -> Result<Grant, Applied> {
+    fn beforehand(&self, operation: &LogOperation, applied: &BTreeMap<OperationId, Applied>) -> Result<Grant, Applied> {
         let same_clock = |other: &&&(LogOperation, Standing)| {
             other.0.author == operation.author && other.0.moment == operation.moment && other.0.id != operation.id
         };

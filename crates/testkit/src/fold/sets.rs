@@ -40,7 +40,7 @@ pub fn random_set(set: &Set, outside: &dyn Outside, chance: &mut Chance) -> Vec<
         let same = said.iter().rfind(|(other, _)| other.moment == moment && other.author != author);
         let call = match same {
             // Two nodes have the same thought at the same time.
-            Some((other, _)) if chance.yes(60) => other.call.clone(),
+            Some((other, _)) if chance.yes(75) => other.call.clone(),
             _ => call(set, chance, &records, moment.wall),
         };
         said.push((LogOperation { id: ids[at], author, moment, after, call }, standing(set, chance)));
@@ -58,7 +58,7 @@ fn stamps(size: usize, chance: &mut Chance) -> Vec<(Arc<str>, Moment)> {
     let mut stamps: Vec<(Arc<str>, Moment)> = Vec::new();
     let mut second = 1_800_000_000;
     while stamps.len() < size {
-        second += i64::from(chance.yes(60));
+        second += i64::from(chance.yes(50));
         let wall = Time::from_secs(second - i64::from(chance.yes(10)) * chance.between(0, 5));
         let stamp = (Arc::from(chance.word(&AUTHORS)), Moment { wall, logical: u32::from(chance.yes(15)) });
         if !stamps.contains(&stamp) || chance.yes(6) {
@@ -76,7 +76,12 @@ fn random_id(chance: &mut Chance) -> OperationId {
     OperationId(id)
 }
 
-fn dependencies(chance: &mut Chance, at: usize, ids: &[OperationId], stamps: &[(Arc<str>, Moment)]) -> Vec<OperationId> {
+fn dependencies(
+    chance: &mut Chance,
+    at: usize,
+    ids: &[OperationId],
+    stamps: &[(Arc<str>, Moment)],
+) -> Vec<OperationId> {
     let mut after = Vec::new();
     if !chance.yes(22) {
         return after;

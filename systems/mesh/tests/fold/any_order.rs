@@ -21,7 +21,9 @@ fn the_mesh_is_the_same_for_all() {
     let definitions = Arc::new(systems::load("mesh"));
     let outside = |operation: &LogOperation, _: &Question| {
         let whim = operation.id.0[0];
-        json!({ "valid": whim % 4 != 0, "key": "x", "userBearing": whim % 2 == 0, "why": "" }).as_object().cloned()
+        json!({ "valid": !whim.is_multiple_of(4), "key": "x", "userBearing": whim.is_multiple_of(2), "why": "" })
+            .as_object()
+            .cloned()
     };
     let (mut changed, mut all) = (0, 0);
     for seed in seeds("mesh fold", CASES) {

@@ -79,10 +79,7 @@ fn the_graph_is_asked_again() {
     let delegated = node("root", at(1)).fires("phone", "delegated", json!({}));
     let lapsed = node("root", at(5)).fires("phone", "lapsed", json!({}));
     let mut log = Log::new();
-    log.hears_asking(
-        &[(&lapsed, registrar()), (&delegated, registrar()), (&seen, registrar())],
-        &graph(true, "k1"),
-    );
+    log.hears_asking(&[(&lapsed, registrar()), (&delegated, registrar()), (&seen, registrar())], &graph(true, "k1"));
     assert_eq!(log.state("phone"), "Suspended");
     // Nothing is said of any operation; the graph alone is another.
     log.fold.rejudge(&graph(false, "k1"), []).expect("nothing unknown in nothing");

@@ -62,7 +62,7 @@ fn a_claim_without_the_right_ties_with_nobody() {
     assert_eq!(log.state("job"), "Pending", "now it may, and neither has it");
 }
 
-/// MSH-13: an overdue job is released by ExpireWork; said again, by another node or at the same time, it does nothing.
+/// MSH-13: an overdue job is released by `ExpireWork`; said again, by another node or at the same time, it does nothing.
 #[test]
 fn expire_work_repeated_does_nothing() {
     let (scheduled, phone) = (scheduled(), claim("phone", 10));
@@ -82,7 +82,7 @@ fn expire_work_repeated_does_nothing() {
     }
 }
 
-/// MSH-30: a late CompleteJob counts while the job is its author's. When an earlier ExpireWork turns up afterwards, it was
+/// MSH-30: a late `CompleteJob` counts while the job is its author's. When an earlier `ExpireWork` turns up afterwards, it was
 /// not.
 #[test]
 fn a_late_completion_counts_until_it_is_known_that_it_was_expired() {

@@ -10,7 +10,7 @@ use super::log::{Log, Place};
 use super::operation::{LogOperation, OperationId};
 use super::standing::{Outside, Standing};
 use super::verdict::{Admission, Applied, Reason, Verdict};
-use crate::decide::{Answer, Question, Snapshot};
+use crate::decide::Snapshot;
 use crate::model::{Clock, Definitions, Lifecycle};
 use crate::time::Time;
 
@@ -211,22 +211,10 @@ impl Fold {
     fn first_answered_otherwise(&self, outside: &dyn Outside) -> Option<Moment> {
         let changed = |place: &&Place| {
             self.log.get(place).is_some_and(|entry| {
-                matches!(entry.applied, Applied::Waiting(_))
-                    || entry.answers.iter().any(|answer| {
-                        outside.answer(&entry.operation, &question(answer)).as_ref() != Some(&answer.answer)
-                    })
+                entry.heard.iter().any(|heard| outside.answer(&entry.operation, &heard.question) != heard.answer)
             })
         };
         self.asking.iter().find(changed).map(|place| place.moment)
-    }
-}
-
-fn question(answer: &Answer) -> Question {
-    Question {
-        lifecycle: Arc::clone(&answer.lifecycle),
-        check: Arc::clone(&answer.check),
-        arguments: answer.arguments.clone(),
-        payload: answer.payload,
     }
 }
 
