@@ -90,12 +90,11 @@ pub(super) fn rule(
         let mut open = None;
         for question in questions {
             let answer = outside.answer(operation, &question);
-            match &answer {
-                Some(answer) => asked.answers.push(answered(&question, answer.clone())),
-                None => {
-                    let (lifecycle, check) = (question.lifecycle.clone(), question.check.clone());
-                    open = open.or(Some(Wait::Unanswered { lifecycle, check }));
-                }
+            if let Some(answer) = &answer {
+                asked.answers.push(answered(&question, answer.clone()));
+            } else {
+                let (lifecycle, check) = (question.lifecycle.clone(), question.check.clone());
+                open = open.or(Some(Wait::Unanswered { lifecycle, check }));
             }
             heard.push(Heard { question, answer });
         }
