@@ -11,7 +11,7 @@ mod outline;
 mod play;
 mod property;
 mod run;
-mod values;
+pub(crate) mod values;
 
 pub use chance::Chance;
 pub use lifecycle::{Taste, lifecycles};

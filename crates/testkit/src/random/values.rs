@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::chance::Chance;
 
 /// A value for a field: mostly one that fits.
-pub(super) fn plausible(chance: &mut Chance, field: &Field, now: Time, records: &[RecordId]) -> Json {
+pub(crate) fn plausible(chance: &mut Chance, field: &Field, now: Time, records: &[RecordId]) -> Json {
     if chance.yes(4) {
         return json!({ "no": "such shape" });
     }
