@@ -70,6 +70,7 @@ impl Builder<'_> {
             cascade: self.causes(&row.cascade, view),
             deliver: self.deliveries(&row.deliver, view),
             timing,
+            forever: row.forever,
             audit: row.audit.as_ref().map(|audit| audit.text.clone()),
             rules: row.rules.clone(),
             checks: Vec::new(),

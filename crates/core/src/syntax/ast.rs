@@ -254,6 +254,7 @@ pub(crate) struct Row {
     pub(crate) deliver: Vec<Deliver>,
     pub(crate) after: Option<Text>,
     pub(crate) until: Option<Text>,
+    pub(crate) forever: Option<Span>,
     pub(crate) audit: Option<Text>,
     pub(crate) rules: Vec<Arc<str>>,
 }

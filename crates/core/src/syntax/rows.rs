@@ -8,9 +8,9 @@ use super::read::{Reader, Table};
 use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 
-const ROW_KEYS: [&str; 15] = [
+const ROW_KEYS: [&str; 16] = [
     "go", "by", "when", "refuse", "take", "input", "set", "move", "spawn", "require", "cascade", "deliver", "after",
-    "at", "audit",
+    "at", "forever", "audit",
 ];
 
 impl Reader<'_> {
@@ -77,6 +77,7 @@ impl Reader<'_> {
             deliver: self.deliver(table),
             after: self.text_at(table, "after"),
             until: self.text_at(table, "at"),
+            forever: self.flag(table, "forever"),
             audit: self.text_at(table, "audit"),
             rules: self.rules(table),
         })
