@@ -199,6 +199,10 @@ impl Stage {
         self.definitions.get(lifecycle).unwrap_or_else(|| panic!("no lifecycle is called {lifecycle}"))
     }
 
+    pub(crate) fn definitions(&self) -> impl Iterator<Item = &onceward_core::model::Lifecycle> {
+        self.definitions.lifecycles.values().map(|lifecycle| &**lifecycle)
+    }
+
     pub fn log(&self) -> &[Entry] {
         &self.log
     }
