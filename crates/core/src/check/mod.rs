@@ -6,6 +6,7 @@
 mod callers;
 mod cases;
 mod causes;
+mod dead_rows;
 mod effects;
 mod engine_rows;
 mod enter_cycles;
@@ -48,6 +49,10 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
     engine_rows::check(&studies, &mut found);
     causes::check(&studies, &mut found);
     money::check(&studies, &mut found);
+    // Last, because a warning less is better than a proof less where a file is too much work.
+    for studied in studies.values() {
+        dead_rows::check(&studied.survey, &studied.flow, &mut found);
+    }
     found.sort_by(|a, b| (a.at, a.severity, a.code).cmp(&(b.at, b.severity, b.code)));
     found
 }

@@ -1,5 +1,6 @@
 //! What must hold, one property a type; each is shown every decision and every world that follows from one.
 
+mod dead;
 mod keys;
 mod ledger;
 mod limits;
@@ -10,6 +11,7 @@ mod repeated;
 mod sound;
 mod tokens;
 
+pub use dead::Dead;
 pub use keys::Keys;
 pub use ledger::Ledger;
 pub use limits::Limits;
