@@ -2,7 +2,7 @@
 //! refusals that never come.
 
 use super::cases::{Cases, folded};
-use super::faults::{Env, Flow, Judge, Outlook, judge_of, outlook, start};
+use super::faults::{Env, Flow, Judge, Outlook, in_state, judge_of, outlook, start};
 use super::survey::Survey;
 use crate::diagnostic::Diagnostic;
 use crate::expr::{Expr, Kind};
@@ -57,9 +57,12 @@ fn dead(survey: &Survey, flow: &Flow, event: &Event, row: &Row) -> Option<Diagno
     };
     let mut judge: Judge = judge_of(survey, event, row, None);
     judge.muted = 1;
-    let could = judge.split(&when.expr, &Env::new(flow.declared.clone())).0.is_some();
+    let could = survey.fires_in(event, row).into_iter().any(|from| {
+        let env = in_state(survey.lifecycle, flow.declared.clone(), from);
+        judge.split(&when.expr, &env).0.is_some()
+    });
     survey.spend(judge.steps);
-    Some(warning.help(if could && event.kind != EventKind::Create {
+    Some(warning.help(if could {
         "no row brings a record there with such values: set or take them somewhere, correct the guard, or take the row \
          away"
     } else {

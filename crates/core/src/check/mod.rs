@@ -19,6 +19,7 @@ mod retries;
 mod shadowing;
 mod states;
 mod survey;
+mod timers;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
         callers::check(survey, &mut found);
         shadowing::check(survey, flow, &mut found);
         retries::check(survey, flow, &mut found);
+        timers::check(survey, &mut found);
     }
     engine_rows::check(&studies, &mut found);
     causes::check(&studies, &mut found);

@@ -47,12 +47,17 @@ pub(crate) fn start(
     let Some(from) = from else {
         return Some(Env::new(newborn(lifecycle, row, given)));
     };
-    let mut env = Env::new(flow.seen_by(lifecycle, event, from)?);
-    if let Some(state) = lifecycle.states.get(usize::from(from)) {
+    Some(in_state(lifecycle, flow.seen_by(lifecycle, event, from)?, from))
+}
+
+/// What is known of a record with these facts, in this state.
+pub(crate) fn in_state(lifecycle: &Lifecycle, facts: Facts, state: StateIx) -> Env {
+    let mut env = Env::new(facts);
+    if let Some(state) = lifecycle.states.get(usize::from(state)) {
         let path = Path { root: Root::Record, steps: vec![Step::State], doubtful: Vec::new() };
         env.learn(&path, Known::some(Shape::named([state.name.clone()])));
     }
-    Some(env)
+    env
 }
 
 /// A new record before its row's `set`: defaults, then what is given.

@@ -1,0 +1,70 @@
+//! What must not be called wrong or doubtful: files that are as they should be, each next to a bad one in `tests/bad`.
+
+use onceward_core::diagnostic::{File, Files, render_all};
+use onceward_core::load;
+
+fn files(texts: &[&str]) -> Files {
+    let named = |(at, text): (usize, &&str)| File { name: format!("{at}.toml"), text: (*text).into() };
+    Files { files: texts.iter().enumerate().map(named).collect() }
+}
+
+/// The codes of all that is found.
+fn codes(texts: &[&str]) -> Vec<&'static str> {
+    let found = match load(&files(texts)) {
+        Ok(loaded) => loaded.warnings,
+        Err(found) => found,
+    };
+    found.iter().map(|diagnostic| diagnostic.code).collect()
+}
+
+fn quiet(texts: &[&str]) {
+    let found = match load(&files(texts)) {
+        Ok(loaded) => loaded.warnings,
+        Err(found) => found,
+    };
+    assert!(found.is_empty(), "{}\n{}", texts.join("\n---\n"), render_all(&found, &files(texts), false));
+}
+
+/// A record that waits in `WAIT`, with these timed rows.
+fn waiting(timed: &str) -> String {
+    format!(
+        "language = 1\nlifecycle = \"shop.order\"\n[states]\nWAIT = {{}}\nDONE = {{ final = true }}\n\
+         [fields]\ndue = {{ type = \"time\" }}\nlooks = {{ type = \"int\", default = 0 }}\n\
+         [[on.create]]\ngo = \"-> WAIT\"\ntake = [\"due\"]\n[[on.close]]\ngo = \"WAIT -> DONE\"\n{timed}"
+    )
+}
+
+/// Entering a state sets its timers, even from the state itself; and a time that is moved on is a timer too.
+#[test]
+fn a_timer_that_is_set_anew_leaves_no_orphan() {
+    let rows = [
+        "[[on.time]]\ngo = \"WAIT -> WAIT\"\nafter = \"1m\"\n",
+        "[[on.time]]\ngo = \"WAIT -> WAIT\"\nat = \"due\"\nset = { due = \"now + duration('1m')\" }\n",
+        "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { due = \"now + duration('1m')\" }\n",
+        // A reminder, and the end some time after it.
+        "[[on.time]]\ngo = \"WAIT\"\nafter = \"1m\"\nset = { looks = \"record.looks + 1\" }\n\
+         [[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n",
+        // Should both fall due at once, the one that leaves comes first.
+        "[[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n\
+         [[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { looks = \"record.looks + 1\" }\n",
+    ];
+    for row in rows {
+        quiet(&[&waiting(row)]);
+    }
+}
+
+#[test]
+fn a_timer_that_may_be_spent_leaves_an_orphan() {
+    let rows = [
+        "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { due = \"now\" }\n",
+        "[[on.time]]\ngo = \"WAIT\"\nafter = \"1m\"\n",
+        // Should both fall due at once, the one that stays comes first, and no timer is left.
+        "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { looks = \"record.looks + 1\" }\n\
+         [[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n",
+        "[[on.time]]\ngo = \"WAIT -> WAIT\"\nafter = \"1m\"\nwhen = \"record.looks < 3\"\n\
+         set = { looks = \"record.looks + 1\" }\n",
+    ];
+    for row in rows {
+        assert_eq!(codes(&[&waiting(row)]), ["orphan-state"], "{row}");
+    }
+}
