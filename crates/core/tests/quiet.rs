@@ -68,3 +68,61 @@ fn a_timer_that_may_be_spent_leaves_an_orphan() {
         assert_eq!(codes(&[&waiting(row)]), ["orphan-state"], "{row}");
     }
 }
+
+/// A job that is tried again and again, by these rows.
+fn retried(rows: &str) -> String {
+    format!(
+        "language = 1\nlifecycle = \"shop.job\"\n[states]\nQUEUED = {{ ready = true }}\nRUNNING = {{}}\n\
+         RETRYING = {{}}\nDONE = {{ final = true }}\nFAILED = {{ final = true }}\n\
+         [fields]\nmost = {{ type = \"int\", default = 3 }}\nuntil = {{ type = \"time\", optional = true }}\n\
+         tries = {{ type = \"int\", default = 0 }}\n[work]\nlease = \"30s\"\n\
+         [[on.create]]\ngo = \"-> QUEUED\"\ntake = [\"most\", \"until\"]\n[[on.lease]]\ngo = \"QUEUED -> RUNNING\"\n\
+         [[on.commit]]\ngo = \"RUNNING -> DONE\"\n{rows}"
+    )
+}
+
+const RETRY: &str = "[[on.time]]\ngo = \"RETRYING -> QUEUED\"\nafter = \"1s\"\n";
+const GIVE_UP: &str = "[[on.fail]]\ngo = \"RUNNING -> FAILED\"\n";
+
+fn back(more: &str) -> String {
+    format!("[[on.fail]]\ngo = \"RUNNING -> RETRYING\"\n{more}\n")
+}
+
+#[test]
+fn retries_end_by_attempts_by_time_and_by_counting() {
+    let guards = [
+        "when = \"record.attempt < 5\"",
+        "when = \"error.retryable && 5 >= record.attempt\"",
+        "when = \"record.attempt <= record.most && error.retryable\"",
+        "when = \"now < record.created_at + duration('1h')\"",
+        "when = \"now - record.created_at < duration('1h')\"",
+        "when = \"record.until != null && now < record.until\"",
+        "when = \"record.tries < 5\"\nset = { tries = \"record.tries + 1\" }",
+    ];
+    for guard in guards {
+        quiet(&[&retried(&format!("{}{GIVE_UP}{RETRY}", back(guard)))]);
+    }
+    // Given up in an earlier row, or while it waits.
+    let early = "[[on.fail]]\ngo = \"RUNNING -> FAILED\"\nwhen = \"!error.retryable || record.attempt >= 5\"\n";
+    quiet(&[&retried(&format!("{early}{}{RETRY}", back("")))]);
+    let late = "[[on.time]]\ngo = \"RETRYING -> QUEUED\"\nafter = \"1s\"\nwhen = \"record.attempt < 5\"\n\
+                [[on.time]]\ngo = \"RETRYING -> FAILED\"\nafter = \"1s\"\n";
+    quiet(&[&retried(&format!("{}{late}", back("")))]);
+}
+
+#[test]
+fn retries_that_may_not_end_are_said_to_be_unproven() {
+    let guards = [
+        "when = \"error.retryable\"",
+        "when = \"record.attempt > 5\"",
+        "when = \"record.attempt < 5 || error.retryable\"",
+        // Moved on with every failure.
+        "when = \"record.until != null && now < record.until\"\nset = { until = \"now + duration('1m')\" }",
+        "when = \"now < record.updated_at + duration('1h')\"",
+        "when = \"record.tries < 5\"",
+    ];
+    for guard in guards {
+        let found = codes(&[&retried(&format!("{}{GIVE_UP}{RETRY}", back(guard)))]);
+        assert!(found.contains(&"unproven-retries"), "{guard}: {found:?}");
+    }
+}

@@ -3,6 +3,7 @@
 //! Everything is decided on the compiled model. Each proof counts too much as possible rather than too little, so that
 //! what is called sound is sound; what cannot be known is said as a warning whose code begins with `unproven-`.
 
+mod bounded;
 mod callers;
 mod cases;
 mod causes;
