@@ -126,3 +126,27 @@ fn retries_that_may_not_end_are_said_to_be_unproven() {
         assert!(found.contains(&"unproven-retries"), "{guard}: {found:?}");
     }
 }
+
+/// Money that another file pays in counts, and a placeholder stands for any name.
+#[test]
+fn an_account_is_filled_by_whoever_pays_into_it() {
+    let file = |name: &str, rows: &str| {
+        format!(
+            "language = 1\nlifecycle = \"shop.{name}\"\nasset = \"credit\"\noutside = [\"bank\"]\n[states]\n\
+             NEW = {{ rest = true }}\n[[on.create]]\ngo = \"-> NEW\"\n{rows}"
+        )
+    };
+    let moves = |event: &str, from: &str, to: &str| {
+        format!("[[on.{event}]]\ngo = \"NEW\"\nmove = [{{ from = \"{from}\", to = \"{to}\", amount = \"3\" }}]\n")
+    };
+    let grant = file("grant", &moves("give", "bank", "user:{record.owner}"));
+    let spend = moves("spend", "user:{record.owner}", "bank");
+    quiet(&[&grant, &file("order", &spend)]);
+    assert_eq!(codes(&[&file("order", &spend)]), ["never-filled-account"]);
+    // By way of another account, and by a name that the placeholder may stand for.
+    let house = moves("house", "user:anna", "house") + &moves("out", "house", "bank");
+    quiet(&[&grant, &file("order", &house)]);
+    // Two that pay one another have nothing to begin with.
+    let round = moves("give", "user:{record.owner}", "user:{record.id}") + &moves("out", "bank", "house");
+    assert_eq!(codes(&[&file("order", &round)]), ["never-filled-account"]);
+}

@@ -46,7 +46,7 @@ fn is_kept_below(survey: &Survey, event: &Event, at: usize, from: StateIx) -> bo
     if let Some(when) = &row.when {
         conjuncts(&when.expr, true, &mut sure);
     }
-    for earlier in event.rows[..at].iter() {
+    for earlier in &event.rows[..at] {
         if let Some(when) = &earlier.when
             && earlier.from.contains(from)
             && decides_before(event.kind, earlier, row)

@@ -3,6 +3,7 @@
 //! Everything is decided on the compiled model. Each proof counts too much as possible rather than too little, so that
 //! what is called sound is sound; what cannot be known is said as a warning whose code begins with `unproven-`.
 
+mod accounts;
 mod bounded;
 mod callers;
 mod cases;
@@ -52,6 +53,7 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
     engine_rows::check(&studies, &mut found);
     causes::check(&studies, &mut found);
     money::check(&studies, &mut found);
+    accounts::check(&studies, &mut found);
     // Last, because a warning less is better than a proof less where a file is too much work.
     for studied in studies.values() {
         dead_rows::check(&studied.survey, &studied.flow, &mut found);

@@ -13,7 +13,7 @@ impl Builder<'_> {
         let mut callers = Vec::new();
         for who in &source.who {
             let Some(formula) = self.formula(&who.is, view, &want(Type::Bool, false)) else { continue };
-            callers.push(Who { name: who.name.text.clone(), formula, rules: who.rules.clone() });
+            callers.push(Who { name: who.name.text.clone(), formula, rules: who.rules.clone(), at: who.name.at() });
         }
         callers
     }

@@ -100,13 +100,15 @@ impl<'a> Builder<'a> {
         self.declare_answers();
         // Rows that read a link or a lookup that is not right are not to blame.
         let (events, readers) = if self.out.is_empty() { self.events() } else { (Vec::new(), Vec::new()) };
+        let (outside, outside_at) = self.outside();
         let lifecycle = Lifecycle {
             name: source.lifecycle.text.clone(),
             about: about(source.about.as_ref()),
             hash: "".into(),
             key,
             asset: source.asset.as_ref().map(|asset| asset.text.clone()),
-            outside: self.outside(),
+            outside,
+            outside_at,
             clock: if source.operation_clock.is_some() { Clock::Operation } else { Clock::Engine },
             states: self.states(),
             fields: self.own.fields.clone(),
