@@ -9,6 +9,7 @@ mod callers;
 mod cases;
 mod causes;
 mod dead_rows;
+mod declarations;
 mod effects;
 mod engine_rows;
 mod enter_cycles;
@@ -48,7 +49,8 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
         callers::check(survey, &mut found);
         shadowing::check(survey, flow, &mut found);
         retries::check(survey, flow, &mut found);
-        timers::check(survey, &mut found);
+        timers::check(survey, flow, &mut found);
+        declarations::check(survey, &mut found);
     }
     engine_rows::check(&studies, &mut found);
     causes::check(&studies, &mut found);
