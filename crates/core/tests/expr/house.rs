@@ -203,6 +203,7 @@ fn lifecycle(signature: &Signature, house: &House) -> Arc<Lifecycle> {
         key: None,
         asset: None,
         outside: Vec::new(),
+        outside_at: Vec::new(),
         clock: Clock::Engine,
         states: signature.states.iter().map(state).collect(),
         fields: signature.fields.clone(),
