@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use onceward_testkit::random::{Dead, Orphans, Property, Sound, Taste, run};
+use onceward_testkit::random::{Dead, Nulls, Orphans, Property, Sound, Taste, run};
 
 const CASES: u64 = 200;
 const OPERATIONS: usize = 150;
@@ -31,4 +31,14 @@ fn dead_rows_are_never_taken() {
     let report = run("dead", CASES, OPERATIONS, Taste { wild: 20, ..Taste::default() }, properties, |_| ());
     println!("dead: {} rows", met.get());
     assert!(report.cases < CASES || met.get() > 0, "no row was called dead, so nothing was shown");
+}
+
+/// Where the checker finds no operand that may be null, no caller is told of one.
+#[test]
+fn callers_meet_no_null_that_was_not_foretold() {
+    let met = Rc::new(Cell::new(0));
+    let properties = || -> Vec<Box<dyn Property>> { vec![Box::new(Nulls::counted(&met))] };
+    let report = run("nulls", CASES, OPERATIONS, Taste { wild: 20, ..Taste::default() }, properties, |_| ());
+    println!("nulls: {} sets without", met.get());
+    assert!(report.cases < CASES || met.get() > 0, "every set may have nulls, so nothing was shown");
 }

@@ -150,3 +150,37 @@ fn an_account_is_filled_by_whoever_pays_into_it() {
     let round = moves("give", "user:{record.owner}", "user:{record.id}") + &moves("out", "bank", "house");
     assert_eq!(codes(&[&file("order", &round)]), ["never-filled-account"]);
 }
+
+/// What `by`, `when`, an earlier entry of `refuse` or a condition has ruled out is no null.
+#[test]
+fn a_null_that_is_tested_first_is_none() {
+    let file = |row: &str| {
+        format!(
+            "language = 1\nlifecycle = \"shop.order\"\nkey = \"number\"\n[states]\nOPEN = {{ rest = true }}\n\
+             [fields]\nnumber = \"string\"\nmost = {{ type = \"int\", optional = true }}\n\
+             [who]\nknown = \"refs.other != null\"\n[refs]\nother = {{ to = \"shop.order\", key = \"actor.id\" }}\n\
+             [[on.create]]\ngo = \"-> OPEN\"\ntake = [\"number\", \"most\"]\n\
+             [[on.note]]\ngo = \"OPEN\"\nby = \"known\"\naudit = \"NOTED\"\n\
+             [[on.look]]\ngo = \"OPEN\"\naudit = \"SEEN\"\n{row}\n"
+        )
+    };
+    let tested = [
+        "by = \"known\"\nwhen = \"refs.other.number != record.number\"",
+        "by = [\"known\"]\nrefuse = [{ if = \"refs.other.number == record.number\", as = \"409 itself\" }]",
+        "when = \"record.most != null && record.most > 3\"",
+        "when = \"record.most == null ? true : record.most > 3\"",
+        "refuse = [{ if = \"record.most == null\", as = \"409 none\" }, { if = \"record.most > 3\", as = \"409 many\" }]",
+    ];
+    for row in tested {
+        quiet(&[&file(row)]);
+    }
+    let untested = [
+        "when = \"refs.other.number != record.number\"",
+        "by = [\"known\", \"owner\"]\nwhen = \"refs.other.number != record.number\"",
+        "when = \"record.most > 3\"",
+        "refuse = [{ if = \"record.most > 3\", as = \"409 many\" }, { if = \"record.most == null\", as = \"409 none\" }]",
+    ];
+    for row in untested {
+        assert!(codes(&[&file(row)]).contains(&"may-be-null"), "{row}: {:?}", codes(&[&file(row)]));
+    }
+}

@@ -50,10 +50,10 @@ fn dead(survey: &Survey, flow: &Flow, event: &Event, row: &Row) -> Option<Diagno
     let when = row.when.as_ref()?;
     let warning = Diagnostic::warning("dead-row", when.expr.at, "this row is never taken: its guard never holds");
     let warning = if event.kind == EventKind::Create {
-        warning.label("false for every new record")
+        warning.label("true for no new record")
     } else {
         let states = survey.names(survey.fires_in(event, row));
-        warning.label(format!("false for every record in {states}"))
+        warning.label(format!("true for no record in {states}"))
     };
     let mut judge: Judge = judge_of(survey, event, row, None);
     judge.muted = 1;

@@ -110,11 +110,26 @@ fn chosen(judge: &mut Judge, event: &Event, at: usize, from: Option<StateIx>, en
             env = left;
         }
     }
+    let env = admitted(judge, row, env);
     judge.muted -= 1;
     match &row.when {
-        Some(when) => judge.split(&when.expr, &env).0,
-        None => Some(env),
+        Some(when) => judge.split(&when.expr, &env?).0,
+        None => env,
     }
+}
+
+/// What is known where one of those whom the row admits has called.
+fn admitted(judge: &mut Judge, row: &Row, env: Env) -> Option<Env> {
+    let mut admitted = None;
+    for by in &row.by {
+        let who = match by {
+            By::Who(who) => judge.lifecycle.who.get(usize::from(*who)),
+            _ => None,
+        };
+        let Some(who) = who else { return Some(env) };
+        admitted = Env::join_maybe(admitted, judge.split(&who.formula.expr, &env).0);
+    }
+    if row.by.is_empty() { Some(env) } else { admitted }
 }
 
 /// What may come of an entry of `refuse`, once it is asked.
