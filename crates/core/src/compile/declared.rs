@@ -128,7 +128,7 @@ impl Declarer<'_> {
             "refs" => Type::List(Box::new(Type::Ref(self.targets(declared)?))),
             "list" => Type::List(Box::new(self.element(declared)?)),
             _ => {
-                let mut help = near::advice(name, "types", TYPES);
+                let mut help = near::advice(self.out.len(), name, "types", TYPES);
                 if name == "enum" {
                     help = "write type = \"string\", enum = [\"a\", \"b\"]".into();
                 }
@@ -204,7 +204,7 @@ impl Declarer<'_> {
         let known = self.lifecycles.contains(&name.text);
         if !known {
             let shown = self.lifecycles.iter().map(|name| &**name).filter(|name| !name.starts_with("onceward."));
-            let help = near::advice(&name.text, "lifecycles given", shown);
+            let help = near::advice(self.out.len(), &name.text, "lifecycles given", shown);
             self.out.push(
                 Diagnostic::error("unknown-lifecycle", name.at(), format!("there is no lifecycle `{}`", name.text))
                     .label("not among the files given")
@@ -229,7 +229,7 @@ impl Declarer<'_> {
             "time" => Type::Time,
             "duration" => Type::Duration,
             other => {
-                let mut help = near::advice(other, "types a list may hold", ELEMENT_TYPES);
+                let mut help = near::advice(self.out.len(), other, "types a list may hold", ELEMENT_TYPES);
                 if other == "ref" {
                     help = "write type = \"refs\", to = \"…\"".into();
                 }

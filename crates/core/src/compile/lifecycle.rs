@@ -50,6 +50,8 @@ pub(super) struct Builder<'a> {
     /// Paths that cannot be null in the rest of the row, because its guard or its refusals say so.
     pub(super) known: Vec<expr::Path>,
     pub(super) out: Vec<Diagnostic>,
+    /// Messages about other files, before this one's.
+    pub(super) before: usize,
 }
 
 pub(super) fn payload_bounds(source: &Source, out: &mut Vec<Diagnostic>) -> PayloadBounds {
@@ -71,7 +73,7 @@ pub(super) const fn want(ty: Type, nullable: bool) -> Want {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(source: &'a Source, own: &'a Signature, world: &'a World) -> Self {
+    pub(super) fn new(source: &'a Source, own: &'a Signature, world: &'a World, before: usize) -> Self {
         Self {
             source,
             own,
@@ -82,7 +84,13 @@ impl<'a> Builder<'a> {
             links: Vec::new(),
             known: Vec::new(),
             out: Vec::new(),
+            before,
         }
+    }
+
+    /// How many messages there are before the next.
+    pub(super) fn told(&self) -> usize {
+        self.before + self.out.len()
     }
 
     /// The whole lifecycle, without its hash. Only to be used where nothing was reported.
@@ -173,6 +181,7 @@ impl<'a> Builder<'a> {
             links: if view.links { &self.links } else { &[] },
             actor: view.actor,
             now: view.now,
+            told: self.told(),
         };
         let failed = match expr::compile(text, place, &scope, want) {
             Ok(expr) => return Ok(expr),
@@ -201,7 +210,7 @@ impl<'a> Builder<'a> {
     pub(super) fn state_at(&mut self, name: &str, at: crate::diagnostic::Span) -> Option<StateIx> {
         let found = self.own.states.iter().position(|state| **state == *name);
         if found.is_none() {
-            let help = near::advice(name, "states", self.own.states.iter().map(|state| &**state));
+            let help = near::advice(self.told(), name, "states", self.own.states.iter().map(|state| &**state));
             self.report(
                 Diagnostic::error("unknown-state", at, format!("{} has no state `{name}`", self.own.name))
                     .label("not declared in [states]")

@@ -101,7 +101,7 @@ fn input_field(input: &ast::Field, signature: &Signature, declarer: &mut Declare
     }
     let Some(like) = signature.fields.iter().find(|field| field.name == input.ty.text) else {
         let known = TYPES.into_iter().chain(signature.fields.iter().map(|field| &*field.name));
-        let help = near::advice(&input.ty.text, "types and fields", known);
+        let help = near::advice(declarer.out.len(), &input.ty.text, "types and fields", known);
         declarer.out.push(
             Diagnostic::error(
                 "unknown-type",
@@ -139,7 +139,7 @@ fn repeated(shape: &RowShape, name: &Text, out: &mut Vec<Diagnostic>) -> bool {
 pub(super) fn slot(signature: &Signature, name: &Text, out: &mut Vec<Diagnostic>) -> Option<Slot> {
     let found = signature.fields.iter().position(|field| field.name == name.text);
     if found.is_none() {
-        let help = near::advice(&name.text, "fields", signature.fields.iter().map(|field| &*field.name));
+        let help = near::advice(out.len(), &name.text, "fields", signature.fields.iter().map(|field| &*field.name));
         out.push(
             Diagnostic::error("unknown-field", name.at(), format!("{} has no field `{}`", signature.name, name.text))
                 .label("not declared in [fields]")

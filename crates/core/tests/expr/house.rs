@@ -129,6 +129,7 @@ impl House {
             links: &self.links,
             actor: true,
             now: true,
+            told: 0,
         }
     }
 
