@@ -43,3 +43,5 @@ pub const NAME_BYTES: usize = 100;
 pub const PAYLOAD_BYTES: u64 = 1024 * 1024;
 /// Errors of one set of files that are told; the rest mostly follow from them.
 pub const DIAGNOSTICS: usize = 1_000;
+/// Messages after which no more is guessed at what was meant: a guess costs far more than a message.
+pub const GUESSES: usize = 100;

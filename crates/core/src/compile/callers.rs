@@ -13,7 +13,7 @@ impl Builder<'_> {
         let mut callers = Vec::new();
         for who in &source.who {
             let Some(formula) = self.formula(&who.is, view, &want(Type::Bool, false)) else { continue };
-            callers.push(Who { name: who.name.text.clone(), formula, rules: who.rules.clone() });
+            callers.push(Who { name: who.name.text.clone(), formula, rules: who.rules.clone(), at: who.name.at() });
         }
         callers
     }
@@ -53,7 +53,7 @@ impl Builder<'_> {
                 if matches!(text, "anyone" | "anybody" | "everyone" | "any" | "*") && !allowed.contains(&"anyone") {
                     "leave `by` out: then every key that may write is let in".to_owned()
                 } else {
-                    near::advice(text, "callers that may stand here", callers)
+                    near::advice(self.told(), text, "callers that may stand here", callers)
                 };
             self.report(
                 Diagnostic::error("unknown-caller", name.at(), format!("`{text}` is nobody that may stand here"))

@@ -32,7 +32,12 @@ pub(super) const METADATA: [&str; 12] = [
 ];
 
 /// As `near::advice`, for people who come with the names of another language.
-pub(super) fn type_advice<'a>(name: &str, what: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
+pub(super) fn type_advice<'a>(
+    told: usize,
+    name: &str,
+    what: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+) -> String {
     let ours = match name.to_ascii_lowercase().as_str() {
         "text" | "str" | "varchar" | "uuid" => "string",
         "integer" | "number" | "long" | "i64" | "int64" => "int",
@@ -42,7 +47,7 @@ pub(super) fn type_advice<'a>(name: &str, what: &str, known: impl IntoIterator<I
         "interval" | "timedelta" => "duration",
         "array" => "list",
         "object" | "map" | "table" => "json",
-        _ => return near::advice(name, what, known),
+        _ => return near::advice(told, name, what, known),
     };
     format!("it is called `{ours}` here")
 }
@@ -136,7 +141,7 @@ impl Declarer<'_> {
             "list" => Type::List(Box::new(self.element(declared)?)),
             _ if ELEMENT_TYPES.contains(&name) => self.plain(name, declared)?,
             _ => {
-                let mut help = type_advice(name, "types", TYPES);
+                let mut help = type_advice(self.out.len(), name, "types", TYPES);
                 if name == "enum" {
                     help = "write type = \"string\", enum = [\"a\", \"b\"]".into();
                 }
@@ -225,7 +230,7 @@ impl Declarer<'_> {
         let known = self.lifecycles.contains(&name.text);
         if !known {
             let shown = self.lifecycles.iter().map(|name| &**name).filter(|name| !name.starts_with("onceward."));
-            let help = near::advice(&name.text, "lifecycles given", shown);
+            let help = near::advice(self.out.len(), &name.text, "lifecycles given", shown);
             self.out.push(
                 Diagnostic::error("unknown-lifecycle", name.at(), format!("there is no lifecycle `{}`", name.text))
                     .label("not among the files given")
@@ -246,7 +251,7 @@ impl Declarer<'_> {
         if ELEMENT_TYPES.contains(&name) {
             return self.plain(name, declared);
         }
-        let mut help = type_advice(name, "types a list may hold", ELEMENT_TYPES);
+        let mut help = type_advice(self.out.len(), name, "types a list may hold", ELEMENT_TYPES);
         if name == "ref" {
             help = "write type = \"refs\", to = \"…\"".into();
         }

@@ -52,7 +52,7 @@ fn stages(files: &Files, out: &mut Vec<Diagnostic>) -> Option<Definitions> {
     let mut definitions = Definitions::default();
     for source in &sources {
         let own = world.signatures.get(&source.lifecycle.text)?;
-        let (mut lifecycle, diagnostics) = Builder::new(source, own, &world).build();
+        let (mut lifecycle, diagnostics) = Builder::new(source, own, &world, out.len()).build();
         out.extend(diagnostics);
         // The model holds no map with keys other than text and no number that JSON cannot write.
         lifecycle.hash = hash::of(&lifecycle).ok()?;

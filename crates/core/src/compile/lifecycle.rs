@@ -52,6 +52,8 @@ pub(super) struct Builder<'a> {
     /// The row's guard or one of its refusals cannot be read: what it would have ruled out is not known.
     pub(super) unsure: bool,
     pub(super) out: Vec<Diagnostic>,
+    /// Messages about other files, before this one's.
+    pub(super) before: usize,
 }
 
 pub(super) fn payload_bounds(source: &Source, out: &mut Vec<Diagnostic>) -> PayloadBounds {
@@ -73,7 +75,7 @@ pub(super) const fn want(ty: Type, nullable: bool) -> Want {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(source: &'a Source, own: &'a Signature, world: &'a World) -> Self {
+    pub(super) fn new(source: &'a Source, own: &'a Signature, world: &'a World, before: usize) -> Self {
         Self {
             source,
             own,
@@ -85,7 +87,13 @@ impl<'a> Builder<'a> {
             known: Vec::new(),
             unsure: false,
             out: Vec::new(),
+            before,
         }
+    }
+
+    /// How many messages there are before the next.
+    pub(super) fn told(&self) -> usize {
+        self.before + self.out.len()
     }
 
     /// The whole lifecycle, without its hash. Only to be used where nothing was reported.
@@ -104,13 +112,15 @@ impl<'a> Builder<'a> {
         // What reads a link or a lookup that is not right is not to blame: nothing more is told in that case.
         let wrong = self.out.len();
         let (events, readers) = if wrong == 0 { self.events() } else { (Vec::new(), Vec::new()) };
+        let (outside, outside_at) = self.outside();
         let lifecycle = Lifecycle {
             name: source.lifecycle.text.clone(),
             about: about(source.about.as_ref()),
             hash: "".into(),
             key,
             asset: source.asset.as_ref().map(|asset| asset.text.clone()),
-            outside: self.outside(),
+            outside,
+            outside_at,
             clock: if source.operation_clock.is_some() { Clock::Operation } else { Clock::Engine },
             states: self.states(),
             fields: self.own.fields.clone(),
@@ -186,6 +196,7 @@ impl<'a> Builder<'a> {
             links: if view.links { &self.links } else { &[] },
             actor: view.actor,
             now: view.now,
+            told: self.told(),
         };
         let failed = match expr::compile(text, place, &scope, want) {
             Ok(expr) => return Ok(expr),
@@ -217,7 +228,7 @@ impl<'a> Builder<'a> {
     pub(super) fn state_at(&mut self, name: &str, at: crate::diagnostic::Span) -> Option<StateIx> {
         let found = self.own.states.iter().position(|state| **state == *name);
         if found.is_none() {
-            let help = near::advice(name, "states", self.own.states.iter().map(|state| &**state));
+            let help = near::advice(self.told(), name, "states", self.own.states.iter().map(|state| &**state));
             self.report(
                 Diagnostic::error("unknown-state", at, format!("{} has no state `{name}`", self.own.name))
                     .label("not declared in [states]")

@@ -101,7 +101,7 @@ fn input_field(input: &ast::Field, signature: &Signature, declarer: &mut Declare
     }
     let Some(like) = signature.fields.iter().find(|field| field.name == input.ty.text) else {
         let known = TYPES.into_iter().chain(signature.fields.iter().map(|field| &*field.name));
-        let help = declared::type_advice(&input.ty.text, "types and fields", known);
+        let help = declared::type_advice(declarer.out.len(), &input.ty.text, "types and fields", known);
         declarer.out.push(
             Diagnostic::error(
                 "unknown-type",
@@ -142,7 +142,7 @@ pub(super) fn slot(signature: &Signature, name: &Text, out: &mut Vec<Diagnostic>
         let help = match &*name.text {
             "state" => "a row changes the state with `go`, as go = \"A -> B\"".to_owned(),
             own if METADATA.contains(&own) => format!("every record has `{own}`; it is not given or set like a field"),
-            other => near::advice(other, "fields", signature.fields.iter().map(|field| &*field.name)),
+            other => near::advice(out.len(), other, "fields", signature.fields.iter().map(|field| &*field.name)),
         };
         out.push(
             Diagnostic::error("unknown-field", name.at(), format!("{} has no field `{}`", signature.name, name.text))

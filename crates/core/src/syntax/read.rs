@@ -77,7 +77,7 @@ impl Reader<'_> {
             let name: &str = key.get_ref();
             if !allowed.contains(&name) && !told(name) {
                 let at = self.span(key);
-                let help = match near::nearest(name, allowed.iter().copied()) {
+                let help = match near::guessed(self.out.len(), name, allowed.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?\nkeys allowed here: {}", allowed.join(", ")),
                     None => format!("keys allowed here: {}", allowed.join(", ")),
                 };

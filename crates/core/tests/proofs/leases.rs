@@ -144,6 +144,20 @@ fn retries_end_where_they_are_counted() {
     );
 }
 
+/// EXE-11: a person who tries again has decided to; a program that does has no bound.
+#[test]
+fn a_person_who_tries_again_is_no_endless_retry() {
+    let again =
+        |by: &str| format!("[[on.again]]\ngo = \"FAILED -> QUEUED\"\n{by}set = {{ tries = 0 }}\n\n[[on.lease]]");
+    let rest = ("FAILED  = { final = true }", "FAILED  = { rest = true }");
+    sound(&[rest, ("[[on.lease]]", &again("by = \"owner\"\n"))]);
+    sound(&[rest, ("[[on.lease]]", &again(""))]);
+    // Both failures come back.
+    let timed = again("").replace("on.again", "on.time").replace("set", "after = \"1h\"\nset");
+    let text = job(&[rest, ("[[on.lease]]", &timed)]);
+    assert_eq!(found(&[&text, super::house::THING]), ["unproven-retries"; 2], "{text}");
+}
+
 #[test]
 fn rows_that_nobody_fires_are_told() {
     warned(&[("[[on.lease]]", "[[on.fail]]\ngo = \"NEW -> FAILED\"\n\n[[on.lease]]")], "dead-row");

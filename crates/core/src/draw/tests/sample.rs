@@ -63,6 +63,7 @@ pub(super) fn empty(name: &str, about: &str) -> Lifecycle {
         key: None,
         asset: None,
         outside: Vec::new(),
+        outside_at: Vec::new(),
         clock: Clock::Engine,
         states: Vec::new(),
         fields: Vec::new(),

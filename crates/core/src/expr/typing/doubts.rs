@@ -22,9 +22,9 @@ impl Typer<'_> {
             (false, false) => {}
         }
         let near = |known: Option<&str>, root: &str| known.map(|known| format!("`{root}{known}`"));
-        near(suggest::nearest(name, self.names()), "")
-            .or_else(|| near(suggest::nearest(name, inputs()), "input."))
-            .or_else(|| near(suggest::nearest(name, kept()), "record."))
+        near(suggest::guessed(self.told(), name, self.names()), "")
+            .or_else(|| near(suggest::guessed(self.told(), name, inputs()), "input."))
+            .or_else(|| near(suggest::guessed(self.told(), name, kept()), "record."))
     }
 }
 

@@ -127,7 +127,7 @@ impl Typer<'_> {
             }
             "uint" | "bytes" | "bool" | "type" | "dyn" => "only int, double and string convert",
             _ => {
-                let help = suggest::help(name, known.iter().copied());
+                let help = suggest::help(self.told(), name, known.iter().copied());
                 return self.error("unknown-function", at, format!("no function is called `{name}`"), help);
             }
         };

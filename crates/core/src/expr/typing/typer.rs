@@ -55,6 +55,11 @@ impl<'a> Typer<'a> {
         Self { scope, place, locals: Vec::new(), facts: known.to_vec(), unbounded_link: false, diagnostics: Vec::new() }
     }
 
+    /// How many messages there are before the next.
+    pub(super) fn told(&self) -> usize {
+        self.scope.told + self.diagnostics.len()
+    }
+
     /// The whole expression, held against what is wanted of it.
     pub(in super::super) fn finish(mut self, node: &Node, want: &Want) -> Result<Expr, Vec<Diagnostic>> {
         self.unbounded_link = matches!(want, Want::Targets) && matches!(node.what, What::Select { .. });
@@ -162,7 +167,7 @@ impl<'a> Typer<'a> {
         let ty = match (&value, expected) {
             (Value::Text(text), Some(Type::Enum(values))) => {
                 if !values.contains(text) {
-                    let help = suggest::help(text, values.iter().map(|value| &**value));
+                    let help = suggest::help(self.told(), text, values.iter().map(|value| &**value));
                     return self.error("unknown-value", at, format!("`{text}` is none of the values it meets"), help);
                 }
                 Type::Enum([text.clone()].into())
@@ -210,7 +215,7 @@ impl<'a> Typer<'a> {
         let (message, help) = match values {
             Some(values) => (
                 format!("`{name}` is none of the values it meets"),
-                suggest::help(name, values.iter().map(|value| &**value)),
+                suggest::help(self.told(), name, values.iter().map(|value| &**value)),
             ),
             None => match self.meant(name) {
                 Some(meant) => (format!("nothing is called `{name}` here"), format!("did you mean {meant}?")),
