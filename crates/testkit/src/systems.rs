@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_shipped_systems_are_clean() {
-        for system in ["execution", "document", "image", "relay"] {
+        for system in ["execution", "document", "image", "mesh", "relay"] {
             assert_eq!(warnings(system), "", "{system}");
         }
     }
