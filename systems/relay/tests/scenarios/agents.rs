@@ -28,6 +28,11 @@ fn nobody_takes_anothers_id() {
     stage.fire(erin, "edit", &operator("olga")).with("wallet", WALLET).not_allowed();
 }
 
+/// The server registers Erin for her.
+fn erin(stage: &mut Stage) -> Attempt<'_> {
+    stage.create("relay.agent", &operator("olga")).with("agent_id", "erin")
+}
+
 /// REL-9: ids, names and wallets have a shape.
 #[test]
 fn what_an_agent_says_is_bounded() {
@@ -48,9 +53,6 @@ fn what_an_agent_says_is_bounded() {
         } else {
             attempt.bad_input();
         }
-    }
-    fn erin(stage: &mut Stage) -> Attempt<'_> {
-        stage.create("relay.agent", &operator("olga")).with("agent_id", "erin")
     }
     let mut stage = stage();
     for wallet in

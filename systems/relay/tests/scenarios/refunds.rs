@@ -15,7 +15,7 @@ fn a_refund_goes_its_way() {
     for end in [expired, cancelled] {
         let mut stage = stage();
         let job = end(&mut stage);
-        let state = stage.state(job);
+        let end_state = stage.state(job);
         assert_eq!((stage.field(job, "refund_tx_hash"), depositor(&stage)), (Value::Null, PRICE));
         stage.fire(job, "refund", &alice()).ok();
         let refund = settlement(&stage, job, "refund");
@@ -27,7 +27,7 @@ fn a_refund_goes_its_way() {
         assert_eq!(stage.field(job, "refund_tx_hash"), "pending", "signed is not sent");
         confirm(&mut stage, &lease, 4).ok();
         assert_eq!(stage.field(job, "refund_tx_hash"), signature(4)["tx_hash"]);
-        assert_eq!(stage.state(job), state);
+        assert_eq!(stage.state(job), end_state);
         assert_eq!((stage.hold(refund), usdc(&stage, "chain"), total(&stage)), (0, 0, 0));
     }
 }
