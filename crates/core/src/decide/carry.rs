@@ -12,7 +12,7 @@ use super::input::Given;
 use super::keys;
 use super::ledger;
 use super::links;
-use super::plan::{NotTaken, Occasion, Plan, PlannedCause, weigh};
+use super::plan::{NotTaken, Occasion, Plan, PlannedCause, Weighed, weigh};
 use super::timers;
 use super::work::end_execution;
 use crate::bounds;
@@ -80,7 +80,10 @@ impl<'a> Run<'a> {
             }
             match weigh(&self.draft, &record, row, occasion)? {
                 Err(reason) => best = best.max(reason),
-                Ok(plan) => {
+                Ok(Weighed::Waits(questions, known)) => {
+                    return Err(self.ask(questions, known, Some(&record), &record, row, occasion));
+                }
+                Ok(Weighed::Holds(plan)) => {
                     let mark = self.mark();
                     if self.carry_out(Some(&record), (*record).clone(), row, plan, occasion, (event, number))? {
                         return Ok(Ok(()));
