@@ -1,5 +1,7 @@
 //! A store in small: nothing is loaded before it is asked for.
 
+use std::collections::BTreeSet;
+
 use onceward_core::decide::{Changes, Decision, Key, Snapshot, decide};
 
 use crate::worlds::{NOW, World, changes};
@@ -41,7 +43,7 @@ fn load(all: &Snapshot, part: &mut Snapshot, key: Key) {
             part.executions.insert((record, token), None);
         }
         Key::Queue(key) => {
-            part.queues.insert(key, Default::default());
+            part.queues.insert(key, BTreeSet::new());
         }
     }
 }

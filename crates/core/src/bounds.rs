@@ -31,6 +31,8 @@ pub const JSON_BYTES: usize = 64 * 1024;
 pub const LIST_ITEMS: usize = 1_000;
 /// Patterns of one file. Compiling one takes milliseconds at worst, and no shipped file has more than one.
 pub const PATTERNS: usize = 32;
+/// Patterns of all files given together: each may take a quarter of a megabyte once it is compiled.
+pub const PATTERNS_TOGETHER: usize = 256;
 /// Records one operation may touch; beyond it the operation is refused whole.
 pub const RECORDS_PER_OPERATION: usize = 100_000;
 /// Events one operation may offer. A record takes the same one once, but may be offered it by each record it hangs on.

@@ -127,6 +127,9 @@ fn a_row_relies_on_its_own_tests_for_null() {
     assert!(compile(&file(&format!("{set}\nwhen = \"record.m == null\""))).definitions.is_none());
     compiled(&file(&format!("{set}\nwhen = \"record.m != null && record.n > 0\"")));
     compiled(&file(&format!("{set}\nrefuse = [{{ if = \"record.m == null\", as = \"409 none\" }}]")));
+    let part = "set = { n = \"record.n > 3 ? 3 : record.m\" }";
+    assert!(compile(&file(part)).definitions.is_none());
+    compiled(&file(&format!("{part}\nwhen = \"record.m != null\"")));
 }
 
 /// Every expression, name and row of a file costs time; a file at the bounds must not cost minutes.

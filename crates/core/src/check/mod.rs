@@ -13,6 +13,7 @@ mod faults;
 mod holds;
 mod leased;
 mod money;
+mod never_from;
 mod orphans;
 mod retries;
 mod shadowing;
@@ -42,6 +43,7 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
         enter_cycles::check(survey, &mut found);
         holds::check(survey, &mut found);
         callers::check(survey, &mut found);
+        never_from::check(survey, &mut found);
         shadowing::check(survey, flow, &mut found);
         retries::check(survey, flow, &mut found);
     }

@@ -12,15 +12,25 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
     for (at, row) in event.rows.iter().enumerate() {
         let back: Vec<StateIx> =
             survey.fires_in(event, row).into_iter().filter(|from| comes_back(survey, row, *from)).collect();
-        if back.is_empty() || ends(survey, flow, row, &back) || is_yield(survey, flow, event, at, &back) {
-            continue;
+        let ends = back.is_empty() || ends(survey, flow, row, &back) || is_yield(survey, flow, event, at, &back);
+        match row.forever {
+            Some(mark) if ends => {
+                found.push(
+                    Diagnostic::warning("needless-forever", mark, "retries of this row end all the same")
+                        .label("says that a job may fail this way without end")
+                        .help("take it out"),
+                );
+                continue;
+            }
+            None if !ends => {}
+            _ => continue,
         }
         found.push(
             Diagnostic::warning("unproven-retries", row.at, "unknown whether retries end")
                 .label("a job that fails this way comes back to the workers, and nothing is counted up to a bound")
                 .help(
                     "count the failures in an int field (`set = { failures = \"record.failures + 1\" }`), and give up in an \
-                     earlier row once it reaches a bound",
+                     earlier row once it reaches a bound; or say with `forever = true` that it is meant",
                 ),
         );
     }

@@ -217,7 +217,7 @@ impl Builder<'_> {
         });
         let message = format!("no row of {target} under `{event}` takes this");
         match misfits.into_iter().next() {
-            Some(Misfit::Expression(diagnostics)) => self.out.extend(diagnostics),
+            Some(Misfit::Expression(diagnostics)) => self.tell(diagnostics),
             Some(Misfit::Missing(name)) => self.report(
                 Diagnostic::error("no-row-fits", at, message)
                     .label(format!("`{name}` is not given"))

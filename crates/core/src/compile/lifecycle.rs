@@ -49,6 +49,8 @@ pub(super) struct Builder<'a> {
     links: Vec<LinkScope>,
     /// Paths that cannot be null in the rest of the row, because its guard or its refusals say so.
     pub(super) known: Vec<expr::Path>,
+    /// The row's guard or one of its refusals cannot be read: what it would have ruled out is not known.
+    pub(super) unsure: bool,
     pub(super) out: Vec<Diagnostic>,
 }
 
@@ -81,6 +83,7 @@ impl<'a> Builder<'a> {
             lookups: Vec::new(),
             links: Vec::new(),
             known: Vec::new(),
+            unsure: false,
             out: Vec::new(),
         }
     }
@@ -98,8 +101,9 @@ impl<'a> Builder<'a> {
         let lookups = self.lookups();
         self.lookups = lookups.iter().map(|lookup| (lookup.name.clone(), lookup.lifecycle.clone())).collect();
         self.declare_answers();
-        // Rows that read a link or a lookup that is not right are not to blame.
-        let (events, readers) = if self.out.is_empty() { self.events() } else { (Vec::new(), Vec::new()) };
+        // What reads a link or a lookup that is not right is not to blame: nothing more is told in that case.
+        let wrong = self.out.len();
+        let (events, readers) = if wrong == 0 { self.events() } else { (Vec::new(), Vec::new()) };
         let lifecycle = Lifecycle {
             name: source.lifecycle.text.clone(),
             about: about(source.about.as_ref()),
@@ -131,6 +135,9 @@ impl<'a> Builder<'a> {
             links,
             events,
         };
+        if wrong > 0 {
+            self.out.truncate(wrong);
+        }
         (lifecycle, self.out)
     }
 
@@ -147,10 +154,18 @@ impl<'a> Builder<'a> {
         match self.try_expr(text, place, view, want) {
             Ok(expr) => Some(expr),
             Err(diagnostics) => {
-                self.out.extend(diagnostics);
+                self.tell(diagnostics);
                 None
             }
         }
+    }
+
+    /// What is wrong with an expression, but for what may only follow from a guard that cannot be read.
+    pub(super) fn tell(&mut self, mut diagnostics: Vec<Diagnostic>) {
+        if self.unsure {
+            diagnostics.retain(|diagnostic| diagnostic.code != "maybe-null");
+        }
+        self.out.extend(diagnostics);
     }
 
     pub(super) fn try_expr(
@@ -182,6 +197,9 @@ impl<'a> Builder<'a> {
             && matches!(&expr.kind, expr::Kind::Read(path) if self.known.contains(path))
         {
             expr.typed.nullable = false;
+            return Ok(expr);
+        }
+        if let Ok(expr) = expr::compile_knowing(text, place, &scope, want, &self.known) {
             return Ok(expr);
         }
         Err(failed)

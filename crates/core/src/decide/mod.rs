@@ -25,5 +25,6 @@ pub use changes::{
 };
 pub use operation::{Answer, Call, Create, ErrorReport, Operation};
 pub use run::decide;
+pub(crate) use snapshot::ref_changes;
 pub use snapshot::{CountKey, Key, LinkKey, QueueKey, Snapshot, UniqueKey, key_parts, queue_of};
 pub use timers::{is_due, next_due};

@@ -184,14 +184,14 @@ pub fn queue_of(record: &Record) -> Option<QueueKey> {
 }
 
 /// A link that a change of a record makes or takes away.
-pub(super) struct RefChange {
-    pub(super) slot: usize,
-    pub(super) target: RecordId,
-    pub(super) added: bool,
+pub(crate) struct RefChange {
+    pub(crate) slot: usize,
+    pub(crate) target: RecordId,
+    pub(crate) added: bool,
 }
 
 /// The refs that differ between two versions of a record.
-pub(super) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefChange> {
+pub(crate) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefChange> {
     let may_refer = |record: &Record| record.fields.iter().any(|value| matches!(value, Value::Ref(_) | Value::List(_)));
     let mut changes = Vec::new();
     if !may_refer(after) && !before.is_some_and(may_refer) {

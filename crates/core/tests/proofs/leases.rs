@@ -121,6 +121,15 @@ fn retries_end_where_they_are_counted() {
         &[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nset = { tries = \"0\" }")],
         "unproven-retries",
     );
+    // Meant, and said so; but not where they end anyway.
+    sound(&[
+        ("tries = \"record.tries + 1\", ", ""),
+        ("when = \"error.retryable && record.tries < record.most\"", "when = \"error.retryable\"\nforever = true"),
+    ]);
+    warned(
+        &[("go   = \"RUNNING -> WAITING\"\nwhen", "go   = \"RUNNING -> WAITING\"\nforever = true\nwhen")],
+        "needless-forever",
+    );
     // A yield is no failure.
     sound(&[(
         "[[on.fail]]",

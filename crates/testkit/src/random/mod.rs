@@ -11,7 +11,8 @@ mod outline;
 mod play;
 mod property;
 mod run;
-mod values;
+pub(crate) mod values;
+mod wander;
 
 pub use chance::Chance;
 pub use lifecycle::{Taste, lifecycles};
@@ -23,3 +24,4 @@ pub use property::{
     Tokens,
 };
 pub use run::{Report, cases, run, seeds};
+pub use wander::Wander;

@@ -108,6 +108,7 @@ pub(super) fn row(from: StateSet, to: Option<u8>) -> Row {
         cascade: Vec::new(),
         deliver: Vec::new(),
         timing: None,
+        forever: None,
         audit: None,
         rules: Vec::new(),
         checks: Vec::new(),

@@ -15,7 +15,7 @@ use crate::model::{Field, Type, Typed};
 
 const ROOTS: [&str; 8] = ["record", "input", "result", "error", "checks", "refs", "links", "actor"];
 
-const META: [&str; 10] =
+pub(super) const META: [&str; 10] =
     ["id", "state", "owner", "version", "attempt", "hold", "created_at", "updated_at", "started_at", "finished_at"];
 
 type Segment<'n> = (&'n Arc<str>, &'n Range<usize>);
@@ -161,11 +161,8 @@ impl Typer<'_> {
             "links" => self.link(part, part_at),
             "now" => self.error("unknown-field", part_at, "a time has no fields", "compare it, or take int(now)"),
             _ => {
-                let help = match suggest::nearest(name, self.names()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None if scope.own.fields.iter().any(|field| field.name == *name) => {
-                        format!("a field of the record is written record.{name}")
-                    }
+                let help = match self.meant(name) {
+                    Some(meant) => format!("did you mean {meant}?"),
                     None => suggest::help(name, ROOTS),
                 };
                 self.error("unknown-name", at, format!("nothing is called `{name}` here"), help)
