@@ -35,6 +35,8 @@ pub const PATTERNS: usize = 32;
 pub const PATTERNS_TOGETHER: usize = 256;
 /// Records one operation may touch; beyond it the operation is refused whole.
 pub const RECORDS_PER_OPERATION: usize = 100_000;
+/// Events one operation may offer. A record takes the same one once, but may be offered it by each record it hangs on.
+pub const OFFERS_PER_OPERATION: usize = 1_000_000;
 /// The longest wait that a worker's `retry_after` can ask for; a longer one is cut, so that no sum overflows.
 pub const RETRY_AFTER: crate::time::Duration = crate::time::Duration::from_secs(365 * 24 * 3600);
 /// Names: lifecycles, states, fields, events.

@@ -11,6 +11,7 @@ mod keys;
 mod ledger;
 mod links;
 mod operation;
+mod outside;
 mod plan;
 mod run;
 mod snapshot;

@@ -141,7 +141,8 @@ impl Snapshot {
                 continue;
             };
             if change.added {
-                if !linked.contains(&after.id) {
+                // A record that is new is in no list yet; looking through a long one for each would add up.
+                if before.is_none() || !linked.contains(&after.id) {
                     linked.push(after.id);
                 }
             } else {
@@ -198,28 +199,26 @@ pub(crate) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefCha
     }
     for (slot, new) in after.fields.iter().enumerate() {
         let old = before.and_then(|record| record.fields.get(slot)).unwrap_or(&Value::Null);
+        // Most rows leave most refs alone, and a list of them may be long.
+        if old == new {
+            continue;
+        }
         let (old, new) = (targets(old), targets(new));
-        changes.extend(old.iter().filter(|id| !new.contains(id)).map(|id| RefChange {
-            slot,
-            target: *id,
-            added: false,
-        }));
-        changes.extend(new.iter().filter(|id| !old.contains(id)).map(|id| RefChange {
-            slot,
-            target: *id,
-            added: true,
-        }));
+        let lost = old.difference(&new).map(|id| RefChange { slot, target: *id, added: false });
+        changes.extend(lost);
+        let gained = new.difference(&old).map(|id| RefChange { slot, target: *id, added: true });
+        changes.extend(gained);
     }
     changes
 }
 
-fn targets(value: &Value) -> Vec<RecordId> {
+fn targets(value: &Value) -> BTreeSet<RecordId> {
     match value {
-        Value::Ref(id) => vec![*id],
+        Value::Ref(id) => BTreeSet::from([*id]),
         Value::List(items) => {
             items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect()
         }
-        _ => Vec::new(),
+        _ => BTreeSet::new(),
     }
 }
 
