@@ -13,7 +13,10 @@ pub struct Clock(Source);
 #[derive(Clone, Debug)]
 enum Source {
     /// The wall clock when it was made, advanced by the monotonic clock: never steps back while the process lives.
-    Machine { start: Time, since: Instant },
+    Machine {
+        start: Time,
+        since: Instant,
+    },
     Manual(Arc<AtomicI64>),
 }
 

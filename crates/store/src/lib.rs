@@ -36,6 +36,7 @@
 //! database. They pass the same tests (`tests/conformance.rs`), and random play gives the same answers in both
 //! (`tests/differential.rs`).
 
+mod any;
 mod base;
 mod batch;
 mod catalog;
@@ -48,6 +49,7 @@ mod plain;
 mod query;
 mod store;
 
+pub use any::AnyStore;
 pub use base::{Base, Place, Stored};
 pub use batch::{Batch, Conflict, Content, Outcome, Request, RequestName, Save, Write};
 pub use catalog::Catalog;

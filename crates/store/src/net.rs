@@ -120,7 +120,8 @@ impl<'a> Net<'a> {
             self.executions.insert((*id, execution.token), execution.clone());
             let known = self.index.get(id).map(|at| &self.records[*at].after);
             let before = known.or_else(|| base.original(*id)).cloned();
-            let before = before.ok_or_else(|| StoreError::Rejected(format!("a heartbeat of {id}, which is not loaded")))?;
+            let before =
+                before.ok_or_else(|| StoreError::Rejected(format!("a heartbeat of {id}, which is not loaded")))?;
             let mut after = Record::clone(&before);
             after.execution = Some(execution.clone());
             self.change(Some(&before), Arc::new(after));
@@ -158,7 +159,8 @@ impl<'a> Net<'a> {
     /// id is free is for the store's own key to say, where nobody asked.
     pub(crate) fn compared(&self, base: &Base) -> Vec<Key> {
         let mut keys: Vec<Key> = self.reads.iter().map(|key| (*key).clone()).collect();
-        let written = self.records.iter().filter(|record| record.before.is_some() || base.stored(record.after.id).is_some());
+        let written =
+            self.records.iter().filter(|record| record.before.is_some() || base.stored(record.after.id).is_some());
         keys.extend(written.map(|record| Key::Record(record.after.id)));
         keys.sort_unstable();
         keys.dedup();

@@ -32,8 +32,7 @@ pub trait Store: Send + Sync {
     fn leasable(&self, query: &LeaseQuery) -> impl Future<Output = Result<Vec<Candidate>, StoreError>> + Send;
 
     /// Records with a timer or a lease that ends at `until` or before, the earliest first.
-    fn due(&self, until: Time, limit: usize)
-    -> impl Future<Output = Result<Vec<(Time, RecordId)>, StoreError>> + Send;
+    fn due(&self, until: Time, limit: usize) -> impl Future<Output = Result<Vec<(Time, RecordId)>, StoreError>> + Send;
 
     /// The log after a place, in order, without a gap.
     fn log(&self, after: u64, limit: usize) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
@@ -52,10 +51,7 @@ pub trait Store: Send + Sync {
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
     /// How many records are in each state, of one owner or of all; states without records are left out.
-    fn counts_by_state(
-        &self,
-        owner: Option<&str>,
-    ) -> impl Future<Output = Result<Vec<StateCount>, StoreError>> + Send;
+    fn counts_by_state(&self, owner: Option<&str>) -> impl Future<Output = Result<Vec<StateCount>, StoreError>> + Send;
 
     /// The bytes with this hash.
     fn content(&self, sha256: &[u8; 32]) -> impl Future<Output = Result<Option<Arc<[u8]>>, StoreError>> + Send;

@@ -41,7 +41,8 @@ pub struct Entry {
 
 impl Entry {
     pub fn body(&self) -> Result<Body<'static>, StoreError> {
-        serde_json::from_str(&self.text).map_err(|error| StoreError::corrupt(format!("log entry {}: {error}", self.seq)))
+        serde_json::from_str(&self.text)
+            .map_err(|error| StoreError::corrupt(format!("log entry {}: {error}", self.seq)))
     }
 
     /// What the hash must be, when this came before.
@@ -151,7 +152,13 @@ impl NewEntry {
         Entry { seq, record: self.record, version: self.version, at: self.at, text: self.text, hash: self.hash }
     }
 
-    fn write(record: Option<RecordId>, version: u64, at: Time, previous: &Hash, body: &Body) -> Result<Self, StoreError> {
+    fn write(
+        record: Option<RecordId>,
+        version: u64,
+        at: Time,
+        previous: &Hash,
+        body: &Body,
+    ) -> Result<Self, StoreError> {
         let text: Arc<str> = serde_json::to_string(body)
             .map_err(|error| StoreError::Rejected(format!("a log entry cannot be written: {error}")))?
             .into();

@@ -6,6 +6,6 @@ mod entry;
 mod replay;
 
 pub use diff::Diff;
-pub(crate) use entry::{NewEntry, entries_of};
 pub use entry::{Body, EffectMark, Entry, Hash, NO_HASH, RefusalMark};
+pub(crate) use entry::{NewEntry, entries_of};
 pub use replay::{Replay, ReplayError};

@@ -31,7 +31,11 @@ impl Kept {
                     base.put_links(key.clone(), linked, self.beside.get(&key.target).map_or(0, |beside| beside.links));
                 }
                 Key::Execution(record, token) => {
-                    base.put_execution(*record, *token, self.world.executions.get(&(*record, *token)).cloned().flatten());
+                    base.put_execution(
+                        *record,
+                        *token,
+                        self.world.executions.get(&(*record, *token)).cloned().flatten(),
+                    );
                 }
                 Key::Queue(key) => {
                     let depth = base.queue_depth(key);
@@ -137,10 +141,5 @@ impl Kept {
 
 /// The counter of a work key's running jobs, as core names it.
 pub(crate) fn running(key: &QueueKey) -> CountKey {
-    CountKey {
-        lifecycle: Arc::clone(&key.lifecycle),
-        limit: "work.key".into(),
-        parts: key.parts.clone(),
-        window: None,
-    }
+    CountKey { lifecycle: Arc::clone(&key.lifecycle), limit: "work.key".into(), parts: key.parts.clone(), window: None }
 }

@@ -101,4 +101,3 @@ impl Kept {
         self.requests.extend(net.requests.iter().map(|request| (request.name.clone(), (*request).clone())));
     }
 }
-
