@@ -1,6 +1,6 @@
 //! What has been loaded for a batch: what the store said, and what the operations decided so far have made of it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use onceward_core::decide::{Account, Changes, CountKey, Key, LinkKey, QueueKey, Snapshot, UniqueKey};
@@ -61,6 +61,8 @@ pub struct Stored {
     pub expires_at: Option<Time>,
     /// Hash of its last log entry.
     pub head: Hash,
+    /// The place of that entry in the log.
+    pub entry: u64,
 }
 
 /// What the batch has changed so far of things that may be loaded only later.
@@ -70,6 +72,9 @@ struct Pending {
     accounts: HashMap<Account, i64>,
     links: HashMap<LinkKey, Vec<(RecordId, bool)>>,
     queues: HashMap<QueueKey, Line>,
+    /// Keys that were released, or claimed again, without having been loaded: that they were held follows from the record
+    /// that held them, which is compared.
+    uniques: HashSet<UniqueKey>,
 }
 
 /// An ordered queue as the batch knows it.
@@ -88,6 +93,11 @@ impl Base {
     /// Carry a decision over. Every one that is saved must have been applied, in the same order.
     pub fn apply(&mut self, changes: &Changes) {
         self.snapshot.apply(changes);
+        for (key, _) in &changes.uniques {
+            if !self.said.uniques.contains_key(key) {
+                self.pending.uniques.insert(key.clone());
+            }
+        }
         for (key, delta) in &changes.counts {
             *self.pending.counts.entry(key.clone()).or_default() += delta;
         }
@@ -161,6 +171,24 @@ impl Base {
             // Asked again where the first ones it named are all gone.
             Key::Queue(key) => !self.snapshot.queues.contains_key(key),
         }
+    }
+
+    /// Whether the store has said something of a key.
+    pub(crate) fn was_told(&self, key: &Key) -> bool {
+        match key {
+            Key::Queue(key) => self.said.queues.contains_key(key),
+            other => !self.lacks(other),
+        }
+    }
+
+    /// Whether a key that was read can be compared with what the store said.
+    pub(crate) fn is_compared(&self, key: &Key) -> bool {
+        !matches!(key, Key::Unique(key) if self.pending.uniques.contains(key))
+    }
+
+    /// Who held a key when the store was asked; `None` where it was not.
+    pub(crate) fn holder(&self, key: &UniqueKey) -> Option<Option<RecordId>> {
+        self.said.uniques.get(key).copied()
     }
 
     /// How a record stood in the store; `None` where it was not there, or not asked for.

@@ -47,6 +47,7 @@ mod memory;
 mod net;
 mod plain;
 mod query;
+mod sqlite;
 mod store;
 
 pub use any::AnyStore;
@@ -58,4 +59,5 @@ pub use error::StoreError;
 pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank};
+pub use sqlite::SqliteStore;
 pub use store::Store;

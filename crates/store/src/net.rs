@@ -158,7 +158,8 @@ impl<'a> Net<'a> {
     /// What must be as the base was told: all that was read, and each record that is written over. Whether a new record's
     /// id is free is for the store's own key to say, where nobody asked.
     pub(crate) fn compared(&self, base: &Base) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.reads.iter().map(|key| (*key).clone()).collect();
+        let mut keys: Vec<Key> =
+            self.reads.iter().filter(|key| base.is_compared(key)).map(|key| (*key).clone()).collect();
         let written =
             self.records.iter().filter(|record| record.before.is_some() || base.stored(record.after.id).is_some());
         keys.extend(written.map(|record| Key::Record(record.after.id)));

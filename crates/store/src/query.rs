@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onceward_core::decide::QueueKey;
+use onceward_core::decide::{CountKey, QueueKey};
 use onceward_core::record::Record;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
@@ -58,4 +58,10 @@ const AGING_MICROS: i64 = 60_000_000;
 /// can be kept in an index.
 pub fn rank(priority: i64, from: Time) -> i64 {
     from.micros().saturating_sub(priority.saturating_mul(AGING_MICROS))
+}
+
+/// The counter of a work key's running jobs, as core names it.
+pub(crate) fn running(key: &QueueKey) -> CountKey {
+    let (lifecycle, parts) = (Arc::clone(&key.lifecycle), key.parts.clone());
+    CountKey { lifecycle, limit: "work.key".into(), parts, window: None }
 }

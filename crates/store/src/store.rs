@@ -19,12 +19,13 @@ use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 /// A place where records live. It loads and saves, and decides nothing.
 pub trait Store: Send + Sync {
     /// Add what these keys stand for to the base. Takes no locks: whether it still holds is for `save` to find out. What the
-    /// base has already is not asked for again.
+    /// base has already is not asked for again. A future that is dropped before it is done leaves the base empty.
     fn load(&self, base: &mut Base, keys: &[Key]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Make a batch durable, all of it or none: in one transaction, after comparing everything that it rests on with what
-    /// the base was told. The base must hold all that the batch reads, and the batch's own changes applied.
-    fn save(&self, base: &Base, batch: &Batch) -> impl Future<Output = Result<Save, StoreError>> + Send;
+    /// the base was told. The base must hold all that the batch reads, and the batch's own changes applied. Both are shared, not
+    /// given away: they go to the thread that writes, and are still needed for the answers.
+    fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> impl Future<Output = Result<Save, StoreError>> + Send;
 
     /// Jobs that wait for a worker, in the order in which they should have one: by priority, then age, where a minute of
     /// waiting makes up for one of priority. Of a work key no more than may run beside those that do; of an ordered one the

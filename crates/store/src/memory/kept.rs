@@ -31,6 +31,8 @@ pub(super) struct Kept {
 pub(super) struct Beside {
     pub(super) row: u64,
     pub(super) head: Hash,
+    /// The place of its last log entry.
+    pub(super) entry: u64,
     /// Raised when a link to the record comes or goes.
     pub(super) links: u64,
 }

@@ -50,7 +50,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn save(&self, base: &Base, batch: &Batch) -> Result<Save, StoreError> {
+    async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
         self.kept().save(base, batch)
     }
 

@@ -8,9 +8,9 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
-use super::kept::Kept;
+use super::kept::{Beside, Kept};
 use crate::base::{Base, Stored};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank, running};
 
 impl Kept {
     pub(super) fn load(&self, base: &mut Base, keys: &[Key]) {
@@ -49,7 +49,8 @@ impl Kept {
     fn stored(&self, id: RecordId) -> Option<(Stored, Arc<Record>)> {
         let (record, beside) = (self.world.record(id)?, self.beside.get(&id)?);
         let expires_at = record.execution.as_ref().map(|execution| execution.expires_at);
-        let stored = Stored { row: beside.row, version: record.version, expires_at, head: beside.head };
+        let Beside { row, head, entry, .. } = *beside;
+        let stored = Stored { row, version: record.version, expires_at, head, entry };
         Some((stored, Arc::clone(record)))
     }
 
@@ -137,9 +138,4 @@ impl Kept {
         executions.sort_by_key(|execution| execution.token);
         executions
     }
-}
-
-/// The counter of a work key's running jobs, as core names it.
-pub(crate) fn running(key: &QueueKey) -> CountKey {
-    CountKey { lifecycle: Arc::clone(&key.lifecycle), limit: "work.key".into(), parts: key.parts.clone(), window: None }
 }

@@ -28,6 +28,9 @@ impl Kept {
         let mut last = first - 1;
         for entry in net.entries {
             last += 1;
+            if let Some(beside) = entry.record.and_then(|id| self.beside.get_mut(&id)) {
+                beside.entry = last;
+            }
             self.log.push(entry.at(last));
         }
         self.generation += 1;
@@ -87,7 +90,7 @@ impl Kept {
             let next = self.rows.last_key_value().map_or(0, |(row, _)| *row) + 1;
             let beside = self.beside.entry(id).or_insert_with(|| {
                 self.rows.insert(next, id);
-                Beside { row: next, head: record.head, links: 0 }
+                Beside { row: next, head: record.head, entry: 0, links: 0 }
             });
             beside.head = record.head;
         }

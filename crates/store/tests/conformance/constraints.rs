@@ -19,7 +19,7 @@ async fn spoiled(store: &AnyStore, open: &mut Open, spoil: impl FnOnce(&mut Chan
     };
     spoil(changes);
     let before = (store.log(0, 100).await.unwrap(), store.counts_by_state(None).await.unwrap());
-    let saved = store.save(&open.base, &open.batch).await;
+    let saved = Driver::new(store).await.try_save(open).await;
     assert!(matches!(saved, Err(StoreError::Rejected(_))), "{saved:?}");
     let after = (store.log(0, 100).await.unwrap(), store.counts_by_state(None).await.unwrap());
     assert_eq!(before, after, "what is refused writes nothing");
@@ -129,7 +129,7 @@ fn a_lifecycle_that_was_never_given_is_refused() {
         driver.decide(&mut open, operation, start()).await;
         let Outcome::Changes(changes) = &mut open.batch.writes[0].outcome else { panic!("made") };
         change(changes, |record| Arc::make_mut(&mut record.lifecycle).hash = "0".repeat(64).into());
-        let saved = store.save(&open.base, &open.batch).await;
+        let saved = driver.try_save(&open).await;
         assert!(matches!(saved, Err(StoreError::UnknownDefinition { .. })), "{saved:?}");
     });
 }
@@ -139,7 +139,7 @@ fn a_lifecycle_that_was_never_given_is_refused() {
 fn an_empty_batch_is_no_matter() {
     on_each(async |store, _| {
         let batch = Batch { writes: Vec::new(), now: start(), catalog: 0 };
-        let saved = store.save(&onceward_store::Base::default(), &batch).await.unwrap();
+        let saved = store.save(&Arc::default(), &Arc::new(batch)).await.unwrap();
         assert_eq!(saved, Save::Saved { first: 1, last: 0 });
         assert!(store.record(RecordId(uuid::Uuid::nil())).await.unwrap().is_none());
     });

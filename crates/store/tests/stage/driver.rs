@@ -6,7 +6,7 @@ use onceward_core::decide::{Call, Changes, Create, Decision, Operation, Refusal,
 use onceward_core::record::{Actor, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{Base, Batch, Catalog, Outcome, Save, Store, Write};
+use onceward_store::{Base, Batch, Catalog, Outcome, Save, Store, StoreError, Write};
 use serde_json::{Map, Value as Json};
 
 /// Rounds of loading after which something must be wrong.
@@ -64,7 +64,11 @@ impl<'a, S: Store> Driver<'a, S> {
     }
 
     pub(crate) async fn save(&self, open: &Open) -> Save {
-        self.store.save(&open.base, &open.batch).await.expect("saving")
+        self.try_save(open).await.expect("saving")
+    }
+
+    pub(crate) async fn try_save(&self, open: &Open) -> Result<Save, StoreError> {
+        self.store.save(&Arc::new(open.base.clone()), &Arc::new(open.batch.clone())).await
     }
 
     /// One operation, as a batch of its own.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::time::Time;
-use onceward_store::{AnyStore, Clock, MemoryStore};
+use onceward_store::{AnyStore, Clock, MemoryStore, SqliteStore};
 
 /// The suite's lifecycles.
 pub(crate) fn suite() -> Files {
@@ -65,4 +65,8 @@ pub(crate) fn on_each(test: impl AsyncFn(&AnyStore, &Clock)) {
     let clock = Clock::manual(start());
     println!("on memory");
     wait(test(&AnyStore::Memory(MemoryStore::new(clock.clone())), &clock));
+    println!("on SQLite");
+    let (clock, folder) = (Clock::manual(start()), Folder::new());
+    let store = SqliteStore::open(folder.file(), clock.clone()).expect("a new file");
+    wait(test(&AnyStore::Sqlite(store), &clock));
 }
