@@ -45,7 +45,6 @@ pub mod hash {
 pub(crate) mod number {
     use super::{Deserialize, Deserializer, Error, Serializer};
 
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
     pub(crate) fn serialize<S: Serializer>(number: &u128, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(&format_args!("{number:032x}"))
     }

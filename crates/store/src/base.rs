@@ -186,9 +186,9 @@ impl Base {
         !matches!(key, Key::Unique(key) if self.pending.uniques.contains(key))
     }
 
-    /// Who held a key when the store was asked; `None` where it was not.
-    pub(crate) fn holder(&self, key: &UniqueKey) -> Option<Option<RecordId>> {
-        self.said.uniques.get(key).copied()
+    /// Whether nobody held a key when the store was asked.
+    pub(crate) fn was_free(&self, key: &UniqueKey) -> bool {
+        self.said.uniques.get(key).is_some_and(Option::is_none)
     }
 
     /// How a record stood in the store; `None` where it was not there, or not asked for.

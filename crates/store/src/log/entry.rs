@@ -212,10 +212,10 @@ pub(crate) fn entries_of(
 
 /// Tags of this record's rows; those of no record that changed stand with the operation.
 fn audit_of(changes: &Changes, id: RecordId, first: bool) -> Vec<Arc<str>> {
-    let changed = |id: RecordId| changes.records.iter().any(|change| change.after.id == id);
+    let has_entry = |id: RecordId| changes.records.iter().any(|change| change.after.id == id);
     let own = |record: Option<RecordId>| match record {
         Some(record) if record == id => true,
-        Some(record) => first && !changed(record),
+        Some(record) => first && !has_entry(record),
         None => first,
     };
     changes.audit.iter().filter(|entry| own(entry.record)).map(|entry| Arc::clone(&entry.tag)).collect()

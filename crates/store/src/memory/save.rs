@@ -87,10 +87,10 @@ impl Kept {
     fn keep_beside(&mut self, net: &Net) {
         for record in &net.records {
             let id = record.after.id;
-            let next = self.rows.last_key_value().map_or(0, |(row, _)| *row) + 1;
+            let new_row = self.rows.last_key_value().map_or(0, |(row, _)| *row) + 1;
             let beside = self.beside.entry(id).or_insert_with(|| {
-                self.rows.insert(next, id);
-                Beside { row: next, head: record.head, entry: 0, links: 0 }
+                self.rows.insert(new_row, id);
+                Beside { row: new_row, head: record.head, entry: 0, links: 0 }
             });
             beside.head = record.head;
         }

@@ -11,11 +11,10 @@ impl From<Error> for StoreError {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(text),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt(text),
             Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => Self::Rejected(text),
+            // Where SQLite itself has nothing to say, a row holds another kind of value than we write.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) | None => Self::Corrupt(text),
             Some(_) => Self::Unavailable(text),
-            // A value of another kind than we write.
-            None => Self::Corrupt(text),
         }
     }
 }

@@ -228,11 +228,11 @@ impl<'a> Writing<'a> {
         for (key, holder) in &net.uniques {
             let (lifecycle, name) = (self.known.names.known(&key.lifecycle)?, self.known.names.known(&key.unique)?);
             let parts = write_parts(&key.parts)?;
-            let sql = match (holder, self.base.holder(key)) {
+            let sql = match (holder, self.base.was_free(key)) {
                 (None, _) => "DELETE FROM uniques WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND ?4 IS NULL",
                 // Free when it was loaded: should it be taken after all, the primary key says no.
-                (Some(_), Some(None)) => "INSERT INTO uniques (lifecycle, name, parts, holder) VALUES (?1, ?2, ?3, ?4)",
-                (Some(_), _) => {
+                (Some(_), true) => "INSERT INTO uniques (lifecycle, name, parts, holder) VALUES (?1, ?2, ?3, ?4)",
+                (Some(_), false) => {
                     "INSERT INTO uniques (lifecycle, name, parts, holder) VALUES (?1, ?2, ?3, ?4) \
                      ON CONFLICT (lifecycle, name, parts) DO UPDATE SET holder = excluded.holder"
                 }

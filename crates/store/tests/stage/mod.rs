@@ -61,6 +61,7 @@ impl Drop for Folder {
 }
 
 /// The same test on every store.
+#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_each(test: impl AsyncFn(&AnyStore, &Clock)) {
     let clock = Clock::manual(start());
     println!("on memory");
