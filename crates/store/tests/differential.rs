@@ -3,6 +3,7 @@
 
 mod stage;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use onceward_core::decide::{Decision, Operation, Snapshot, decide};
@@ -85,9 +86,10 @@ async fn everything(store: &AnyStore, now: Time) -> String {
     let page = store.list(&ListQuery { limit: 1_000, ..ListQuery::default() }).await.unwrap();
     let mut text = format!("{:?}\n", store.counts_by_state(None).await.unwrap());
     for record in &page.records {
-        text += &random::record(record);
-        text += &format!(
-            "\n{:?} {:?}\n{:?}\n",
+        let _ = writeln!(
+            text,
+            "{}\n{:?} {:?}\n{:?}",
+            random::record(record),
             store.executions(record.id).await.unwrap(),
             store.effect(record.id).await.unwrap(),
             store.history(record.id, 0, 1_000).await.unwrap()
@@ -97,7 +99,8 @@ async fn everything(store: &AnyStore, now: Time) -> String {
     for (later, limit) in [(0, 1_000), (0, 3), (100_000, 1_000)] {
         let now = now.checked_add(Duration::from_secs(later)).unwrap();
         let query = LeaseQuery { lifecycles: Vec::clone(&lifecycles), now, limit };
-        text += &format!("{:?}\n{:?}\n", store.leasable(&query).await.unwrap(), store.due(now, limit).await.unwrap());
+        let (leasable, due) = (store.leasable(&query).await.unwrap(), store.due(now, limit).await.unwrap());
+        let _ = writeln!(text, "{leasable:?}\n{due:?}");
     }
     text + &format!("{:?}", store.log(0, 100_000).await.unwrap())
 }

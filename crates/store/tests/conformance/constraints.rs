@@ -29,7 +29,7 @@ fn change(changes: &mut Changes, change: impl FnOnce(&mut Record)) {
     change(Arc::make_mut(&mut changes.records[0].after));
 }
 
-/// EXE-12: at most one effect for a job, for ever.
+/// At most one effect for a job, for ever.
 #[test]
 fn a_second_effect_is_refused() {
     on_each(async |store, _| {

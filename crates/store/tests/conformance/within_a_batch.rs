@@ -110,6 +110,26 @@ fn a_unique_key() {
     });
 }
 
+/// A key that was let go of in the batch, without anybody having asked who held it, can be claimed.
+#[test]
+fn a_unique_key_that_was_not_loaded() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let ann = user("ann");
+        let named = || create("suite.box", json!({ "name": "n" }));
+        let old = driver.ok(&ann, named(), start()).await.subject;
+        let mut open = driver.open(start());
+        subject(&add(&mut driver, &mut open, &ann, fire(old, "empty", json!({}))).await);
+        let new = subject(&add(&mut driver, &mut open, &ann, named()).await);
+        // Something else is saved in between, so that all that was read is compared.
+        driver.create(&user("bob"), "suite.step", json!({}), start()).await;
+        assert!(matches!(driver.save(&open).await, Save::Saved { .. }));
+        assert_eq!(driver.refused(&ann, named(), start()).await.code.as_ref(), "taken");
+        assert_eq!(&**store.record(new).await.unwrap().unwrap().state_name(), "open");
+    });
+}
+
 #[test]
 fn links() {
     on_each(async |store, _| {
