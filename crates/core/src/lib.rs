@@ -12,6 +12,7 @@ pub mod diagnostic;
 pub mod draw;
 pub mod expr;
 pub mod fold;
+pub mod hex;
 mod load;
 pub mod model;
 mod near;

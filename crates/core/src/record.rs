@@ -54,6 +54,7 @@ pub struct Timer {
 /// Content that lifecycles cannot read: known by hash and size only (DOC-15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Payload {
+    #[serde(with = "crate::hex::hash")]
     pub sha256: [u8; 32],
     pub bytes: u64,
 }

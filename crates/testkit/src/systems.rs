@@ -64,6 +64,11 @@ fn read(system: &str, more: &[(&str, &str)]) -> Definitions {
     compile(&Files { files }, whole && more.is_empty())
 }
 
+/// The lifecycle files of a shipped system as they stand.
+pub fn sources(system: &str) -> Vec<File> {
+    files(system).0
+}
+
 /// The lifecycle files of a system, and whether they are whole or something was taken away.
 fn files(system: &str) -> (Vec<File>, bool) {
     let folder = repository().join("systems").join(system);

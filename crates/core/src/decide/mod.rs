@@ -13,6 +13,7 @@ mod links;
 mod operation;
 mod outside;
 mod plan;
+mod readiness;
 mod run;
 mod snapshot;
 mod timers;
@@ -24,7 +25,14 @@ pub use changes::{
     Refusal,
 };
 pub use operation::{Answer, Call, Create, ErrorReport, Operation};
+pub use readiness::{Waiting, in_order, readiness};
 pub use run::decide;
 pub(crate) use snapshot::ref_changes;
-pub use snapshot::{CountKey, Key, LinkKey, QueueKey, Snapshot, UniqueKey, key_parts, queue_of};
+pub use snapshot::{
+    CountKey, Key, LinkChange, LinkKey, QueueKey, Snapshot, UniqueKey, key_parts, link_changes, queue_of,
+};
 pub use timers::{is_due, next_due};
+
+/// Raised by every change by which the same operation on the same world may be decided otherwise. Each log entry names the
+/// version that decided it, so that `verify` knows which ones it may decide again.
+pub const DECIDING_VERSION: u32 = 1;

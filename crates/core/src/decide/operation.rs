@@ -14,6 +14,7 @@ use crate::value::RecordId;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     /// Random, made by the caller of `decide`; ids of new records derive from it.
+    #[serde(with = "crate::hex::number")]
     pub seed: u128,
     pub actor: Actor,
     pub call: Call,

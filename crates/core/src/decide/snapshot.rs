@@ -222,6 +222,28 @@ fn targets(value: &Value) -> BTreeSet<RecordId> {
     }
 }
 
+/// A link that a change of a record makes or takes away, as others know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkChange {
+    pub key: LinkKey,
+    pub added: bool,
+}
+
+/// The links that a record has gained and lost between two of its versions.
+pub fn link_changes(before: Option<&Record>, after: &Record) -> Vec<LinkChange> {
+    let changes = ref_changes(before, after).into_iter();
+    changes
+        .map(|change| LinkChange {
+            key: LinkKey {
+                target: change.target,
+                lifecycle: Arc::clone(&after.lifecycle.name),
+                field: Arc::clone(&after.lifecycle.fields[change.slot].name),
+            },
+            added: change.added,
+        })
+        .collect()
+}
+
 /// The parts of a record's key; `None` where one of them is null: no key.
 pub fn key_parts(record: &Record, on: &[KeyPart]) -> Option<Vec<Arc<str>>> {
     on.iter()

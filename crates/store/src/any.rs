@@ -1,0 +1,140 @@
+//! One of the stores, chosen when the program runs. A plain `match` in place of a trait object: futures differ by store.
+
+use std::sync::Arc;
+
+use onceward_core::decide::{Effect, Key};
+use onceward_core::diagnostic::Files;
+use onceward_core::record::{Execution, Record};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+
+use crate::base::Base;
+use crate::batch::{Batch, Request, RequestName, Save};
+use crate::catalog::Catalog;
+use crate::error::StoreError;
+use crate::log::Entry;
+use crate::memory::MemoryStore;
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::sqlite::SqliteStore;
+use crate::store::Store;
+
+/// Any of the stores. Clones are the same store.
+#[derive(Clone, Debug)]
+pub enum AnyStore {
+    Memory(MemoryStore),
+    Sqlite(SqliteStore),
+}
+
+impl Store for AnyStore {
+    async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.load(base, keys).await,
+            Self::Sqlite(store) => store.load(base, keys).await,
+        }
+    }
+
+    async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+        match self {
+            Self::Memory(store) => store.save(base, batch).await,
+            Self::Sqlite(store) => store.save(base, batch).await,
+        }
+    }
+
+    async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+        match self {
+            Self::Memory(store) => store.leasable(query).await,
+            Self::Sqlite(store) => store.leasable(query).await,
+        }
+    }
+
+    async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
+        match self {
+            Self::Memory(store) => store.due(until, limit).await,
+            Self::Sqlite(store) => store.due(until, limit).await,
+        }
+    }
+
+    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        match self {
+            Self::Memory(store) => store.log(after, limit).await,
+            Self::Sqlite(store) => store.log(after, limit).await,
+        }
+    }
+
+    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        match self {
+            Self::Memory(store) => store.history(record, after_version, limit).await,
+            Self::Sqlite(store) => store.history(record, after_version, limit).await,
+        }
+    }
+
+    async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
+        match self {
+            Self::Memory(store) => store.record(id).await,
+            Self::Sqlite(store) => store.record(id).await,
+        }
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        match self {
+            Self::Memory(store) => store.list(query).await,
+            Self::Sqlite(store) => store.list(query).await,
+        }
+    }
+
+    async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
+        match self {
+            Self::Memory(store) => store.counts_by_state(owner).await,
+            Self::Sqlite(store) => store.counts_by_state(owner).await,
+        }
+    }
+
+    async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+        match self {
+            Self::Memory(store) => store.content(sha256).await,
+            Self::Sqlite(store) => store.content(sha256).await,
+        }
+    }
+
+    async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
+        match self {
+            Self::Memory(store) => store.effect(record).await,
+            Self::Sqlite(store) => store.effect(record).await,
+        }
+    }
+
+    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+        match self {
+            Self::Memory(store) => store.executions(record).await,
+            Self::Sqlite(store) => store.executions(record).await,
+        }
+    }
+
+    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
+        match self {
+            Self::Memory(store) => store.request(name).await,
+            Self::Sqlite(store) => store.request(name).await,
+        }
+    }
+
+    async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        match self {
+            Self::Memory(store) => store.definitions().await,
+            Self::Sqlite(store) => store.definitions().await,
+        }
+    }
+
+    async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
+        match self {
+            Self::Memory(store) => store.put_definitions(files).await,
+            Self::Sqlite(store) => store.put_definitions(files).await,
+        }
+    }
+
+    async fn now(&self) -> Result<Time, StoreError> {
+        match self {
+            Self::Memory(store) => store.now().await,
+            Self::Sqlite(store) => store.now().await,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Stores: where records live. A store **loads** what `decide` needs and **saves** what it says, and decides nothing.
+//!
+//! # The protocol
+//!
+//! ```text
+//! base = Base::default()
+//! for each operation of a batch:
+//!     loop: decide(definitions, base.snapshot(), operation, now)
+//!         Missing(keys)   store.load(&mut base, keys)          and again
+//!         Due(records)    the same for `Call::Due` of each     and again
+//!         Changes         base.apply(changes), keep as a Write
+//!         NoOp, Refusal   keep as a Write
+//! store.save(&base, batch)
+//!     Saved               durable: answer everybody
+//!     Conflict            nothing was written: a new base, load base.keys(), decide the whole batch again
+//! ```
+//!
+//! Loading takes no locks, and a base may be loaded piece by piece, at different times. That is safe because `save`
+//! compares **everything that any operation of the batch read** with what the base was told, in the transaction that
+//! writes: if all of it still holds, it holds together, and the batch is as good as decided at that very moment.
+//! A record is compared by its version and its lease's expiry (a heartbeat raises no version); a unique key, a count, an
+//! account and the front of a queue by their values; links by a version on the record that they point to.
+//!
+//! Within a batch a later operation sees the earlier ones: [`Base::apply`] carries each decision over, also into what is
+//! loaded only afterwards.
+//!
+//! # What is kept
+//!
+//! The [`log`] is the truth: one [`Entry`] for each record that an operation changed, chained by hashes, numbered without a
+//! gap in the order of commit. Everything else is a projection that [`Replay`] can build again. A batch is folded into what
+//! it comes to (`net.rs`) before it is written, and all stores write from that.
+//!
+//! # Stores
+//!
+//! [`MemoryStore`] is the reference model: core's own complete world behind a lock. [`SqliteStore`] is the embedded
+//! database. They pass the same tests (`tests/conformance.rs`), and random play gives the same answers in both
+//! (`tests/differential.rs`).
+
+mod any;
+mod base;
+mod batch;
+mod catalog;
+mod clock;
+mod error;
+pub mod log;
+mod memory;
+mod net;
+mod plain;
+mod query;
+mod sqlite;
+mod store;
+
+pub use any::AnyStore;
+pub use base::{Base, Place, Stored};
+pub use batch::{Batch, Conflict, Content, Outcome, Request, RequestName, Save, Write};
+pub use catalog::Catalog;
+pub use clock::Clock;
+pub use error::StoreError;
+pub use log::{Entry, Replay};
+pub use memory::MemoryStore;
+pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank};
+pub use sqlite::SqliteStore;
+pub use store::Store;

@@ -1,0 +1,181 @@
+//! How one version of a record differs from the one before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use onceward_core::model::Lifecycle;
+use onceward_core::record::{Execution, Payload, Record, Timer, Token};
+use onceward_core::time::Time;
+use onceward_core::value::{RecordId, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::plain::Plain;
+
+/// What has changed; what is absent has not. `updated_at` is the entry's own time, and version, id and the rest of what
+/// never changes stand in the entry or in the record's first one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Diff {
+    /// Only in a record's first entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Created>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Arc<str>>,
+    /// By name; in a first entry those that are not null.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    fields: BTreeMap<Arc<str>, Plain>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entered_at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timers: Option<Vec<Timer>>,
+    /// Whole: its expiry may have moved without an entry since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Execution>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed: Option<Token>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<Stuck>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    pub lifecycle: Arc<str>,
+    /// Hash of the version that the record lives by.
+    pub definition: Arc<str>,
+    pub owner: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Payload>,
+}
+
+/// Set aside, or no longer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stuck {
+    Because(Arc<str>),
+    Cleared,
+}
+
+impl Diff {
+    pub fn between(before: Option<&Record>, after: &Record) -> Self {
+        let Some(before) = before else { return Self::first(after) };
+        let changed = after.fields.iter().zip(&before.fields).zip(&after.lifecycle.fields);
+        Self {
+            created: None,
+            state: (before.state != after.state).then(|| Arc::clone(after.state_name())),
+            fields: changed
+                .filter(|((new, old), _)| new != old)
+                .map(|((new, _), field)| (Arc::clone(&field.name), Plain(new.clone())))
+                .collect(),
+            attempt: differs(&before.attempt, &after.attempt),
+            started_at: differs(&before.started_at, &after.started_at).flatten(),
+            finished_at: differs(&before.finished_at, &after.finished_at).flatten(),
+            entered_at: differs(&before.entered_at, &after.entered_at),
+            hold: differs(&before.hold, &after.hold),
+            timers: differs(&before.timers, &after.timers),
+            execution: differs(&before.execution, &after.execution).flatten(),
+            committed: differs(&before.committed, &after.committed).flatten(),
+            stuck: differs(&before.stuck, &after.stuck).map(|stuck| stuck.map_or(Stuck::Cleared, Stuck::Because)),
+        }
+    }
+
+    fn first(after: &Record) -> Self {
+        let fields = after.fields.iter().zip(&after.lifecycle.fields).filter(|(value, _)| !value.is_null());
+        Self {
+            created: Some(Created {
+                lifecycle: Arc::clone(&after.lifecycle.name),
+                definition: Arc::clone(&after.lifecycle.hash),
+                owner: Arc::clone(&after.owner),
+                payload: after.payload,
+            }),
+            state: Some(Arc::clone(after.state_name())),
+            fields: fields.map(|(value, field)| (Arc::clone(&field.name), Plain(value.clone()))).collect(),
+            attempt: (after.attempt != 0).then_some(after.attempt),
+            started_at: after.started_at,
+            finished_at: after.finished_at,
+            entered_at: None,
+            hold: (after.hold != 0).then_some(after.hold),
+            timers: (!after.timers.is_empty()).then(|| after.timers.clone()),
+            execution: after.execution.clone(),
+            committed: after.committed,
+            stuck: after.stuck.clone().map(Stuck::Because),
+        }
+    }
+
+    /// The changed fields by name.
+    pub fn fields(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
+        self.fields.iter().map(|(name, value)| (name, &value.0))
+    }
+
+    /// The record after the change; `None` where the diff does not fit what it is applied to.
+    pub(super) fn apply(&self, before: Record, version: u64, at: Time) -> Option<Record> {
+        let mut record = before;
+        record.version = version;
+        record.updated_at = at;
+        if let Some(state) = &self.state {
+            record.state = record.lifecycle.state(state)?;
+        }
+        for (name, value) in &self.fields {
+            let slot = record.lifecycle.field(name)?;
+            record.fields[usize::from(slot)] = value.0.clone();
+        }
+        put(&mut record.attempt, self.attempt);
+        put(&mut record.entered_at, self.entered_at);
+        put(&mut record.hold, self.hold);
+        put(&mut record.timers, self.timers.clone());
+        record.started_at = self.started_at.or(record.started_at);
+        record.finished_at = self.finished_at.or(record.finished_at);
+        record.committed = self.committed.or(record.committed);
+        if self.execution.is_some() {
+            record.execution.clone_from(&self.execution);
+        }
+        match &self.stuck {
+            Some(Stuck::Because(why)) => record.stuck = Some(Arc::clone(why)),
+            Some(Stuck::Cleared) => record.stuck = None,
+            None => {}
+        }
+        Some(record)
+    }
+}
+
+impl Created {
+    /// A record as it is before its first entry.
+    pub(super) fn unborn(&self, id: RecordId, lifecycle: &Arc<Lifecycle>, at: Time) -> Record {
+        Record {
+            id,
+            lifecycle: Arc::clone(lifecycle),
+            state: 0,
+            version: 0,
+            owner: Arc::clone(&self.owner),
+            fields: vec![Value::Null; lifecycle.fields.len()],
+            attempt: 0,
+            created_at: at,
+            updated_at: at,
+            started_at: None,
+            finished_at: None,
+            entered_at: at,
+            hold: 0,
+            timers: Vec::new(),
+            execution: None,
+            committed: None,
+            payload: self.payload,
+            stuck: None,
+        }
+    }
+}
+
+fn differs<T: Clone + PartialEq>(before: &T, after: &T) -> Option<T> {
+    (before != after).then(|| after.clone())
+}
+
+fn put<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}

@@ -1,0 +1,266 @@
+//! One entry of the log, and the hash that ties it to the one before.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use onceward_core::decide::{
+    Call, Changes, CountKey, DECIDING_VERSION, Effect, LedgerMove, Operation, Refusal, UniqueKey,
+};
+use onceward_core::hex;
+use onceward_core::record::Token;
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
+
+use super::diff::Diff;
+use crate::StoreError;
+use crate::batch::{Outcome, Write};
+
+pub type Hash = [u8; 32];
+
+/// What stands before a record's first entry, and before one that belongs to no record.
+pub const NO_HASH: Hash = [0; 32];
+
+/// One entry as it was saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its place in the log; no place is left out.
+    pub seq: u64,
+    /// `None` for a refusal that was audited.
+    pub record: Option<RecordId>,
+    /// The record's version after it.
+    pub version: u64,
+    pub at: Time,
+    /// A [`Body`] as JSON. The hash is of this text, so it is kept as it was written.
+    pub text: Arc<str>,
+    /// Of all of the above but the place, and of the record's entry before.
+    pub hash: Hash,
+}
+
+impl Entry {
+    pub fn body(&self) -> Result<Body<'static>, StoreError> {
+        serde_json::from_str(&self.text)
+            .map_err(|error| StoreError::corrupt(format!("log entry {}: {error}", self.seq)))
+    }
+
+    /// What the hash must be, when this came before.
+    pub fn expected_hash(&self, previous: &Hash) -> Hash {
+        hash(previous, self.record, self.version, self.at, &self.text)
+    }
+}
+
+fn hash(previous: &Hash, record: Option<RecordId>, version: u64, at: Time, text: &str) -> Hash {
+    let mut sha = Sha256::new();
+    sha.update(previous);
+    sha.update(record.map_or([0; 16], |id| *id.0.as_bytes()));
+    sha.update(version.to_be_bytes());
+    sha.update(at.micros().to_be_bytes());
+    sha.update(text.as_bytes());
+    sha.finalize().into()
+}
+
+/// What an entry says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Body<'a> {
+    /// In the first entry of an operation. A worker's result stands in it by its hash only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Cow<'a, Operation>>,
+    /// In the others: so many entries before this one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub back: u32,
+    /// The definitions and the version of `decide` that it was decided by; with the operation.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub catalog: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub deciding: u32,
+    /// The rows taken: event, and number among the event's rows.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub rows: Cow<'a, [(Arc<str>, u16)]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Diff>,
+    /// All keys and counts of the operation, in its first entry.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub uniques: Cow<'a, [(UniqueKey, Option<RecordId>)]>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub counts: Cow<'a, [(CountKey, i64)]>,
+    /// What this record's rows moved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<Cow<'a, LedgerMove>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<EffectMark>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub audit: Vec<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<RefusalMark>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// An effect by its hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectMark {
+    pub execution: RecordId,
+    pub token: Token,
+    #[serde(with = "hex::hash")]
+    pub result: Hash,
+}
+
+impl EffectMark {
+    pub(crate) fn of(effect: &Effect) -> Self {
+        Self { execution: effect.execution, token: effect.token, result: result_hash(&effect.result) }
+    }
+}
+
+/// A refusal that left a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalMark {
+    pub status: u16,
+    pub code: Arc<str>,
+    pub event: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<RecordId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub denial: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// An entry that has no place yet.
+#[derive(Clone, Debug)]
+pub(crate) struct NewEntry {
+    pub(crate) record: Option<RecordId>,
+    pub(crate) version: u64,
+    pub(crate) at: Time,
+    pub(crate) text: Arc<str>,
+    pub(crate) hash: Hash,
+}
+
+impl NewEntry {
+    pub(crate) fn at(self, seq: u64) -> Entry {
+        Entry { seq, record: self.record, version: self.version, at: self.at, text: self.text, hash: self.hash }
+    }
+
+    fn write(
+        record: Option<RecordId>,
+        version: u64,
+        at: Time,
+        previous: &Hash,
+        body: &Body,
+    ) -> Result<Self, StoreError> {
+        let text: Arc<str> = serde_json::to_string(body)
+            .map_err(|error| StoreError::Rejected(format!("a log entry cannot be written: {error}")))?
+            .into();
+        let hash = hash(previous, record, version, at, &text);
+        Ok(Self { record, version, at, text, hash })
+    }
+}
+
+/// The entries of one operation. `heads` knows the hash of each record's last entry and learns the new ones.
+pub(crate) fn entries_of(
+    write: &Write,
+    now: Time,
+    catalog: u32,
+    heads: &mut impl FnMut(RecordId, Option<Hash>) -> Hash,
+    out: &mut Vec<NewEntry>,
+) -> Result<(), StoreError> {
+    let changes = match &write.outcome {
+        Outcome::Changes(changes) => changes,
+        Outcome::NoOp(_) => return Ok(()),
+        Outcome::Refusal(refusal) => {
+            if refusal.denial || refusal.audit.is_some() {
+                out.push(NewEntry::write(None, 0, now, &NO_HASH, &refused(write, refusal, catalog))?);
+            }
+            return Ok(());
+        }
+    };
+    for (number, change) in changes.records.iter().enumerate() {
+        let after = &change.after;
+        let first = number == 0;
+        let body = Body {
+            operation: first.then(|| logged(&write.operation)),
+            back: u32::try_from(number).unwrap_or(u32::MAX),
+            catalog: if first { catalog } else { 0 },
+            deciding: if first { DECIDING_VERSION } else { 0 },
+            rows: Cow::Borrowed(&change.rows),
+            change: Some(Diff::between(change.before.as_deref(), after)),
+            uniques: if first { Cow::Borrowed(&changes.uniques[..]) } else { Cow::default() },
+            counts: if first { Cow::Borrowed(&changes.counts[..]) } else { Cow::default() },
+            moves: changes.moves.iter().filter(|entry| entry.cause == after.id).map(Cow::Borrowed).collect(),
+            effect: changes.effects.iter().find(|effect| effect.record == after.id).map(EffectMark::of),
+            audit: audit_of(changes, after.id, first),
+            refusal: None,
+        };
+        let previous = heads(after.id, None);
+        let entry = NewEntry::write(Some(after.id), after.version, changes.now, &previous, &body)?;
+        heads(after.id, Some(entry.hash));
+        out.push(entry);
+    }
+    Ok(())
+}
+
+/// Tags of this record's rows; those of no record that changed stand with the operation.
+fn audit_of(changes: &Changes, id: RecordId, first: bool) -> Vec<Arc<str>> {
+    let has_entry = |id: RecordId| changes.records.iter().any(|change| change.after.id == id);
+    let own = |record: Option<RecordId>| match record {
+        Some(record) if record == id => true,
+        Some(record) => first && !has_entry(record),
+        None => first,
+    };
+    changes.audit.iter().filter(|entry| own(entry.record)).map(|entry| Arc::clone(&entry.tag)).collect()
+}
+
+fn refused<'a>(write: &'a Write, refusal: &Refusal, catalog: u32) -> Body<'a> {
+    Body {
+        operation: Some(logged(&write.operation)),
+        back: 0,
+        catalog,
+        deciding: DECIDING_VERSION,
+        rows: Cow::default(),
+        change: None,
+        uniques: Cow::default(),
+        counts: Cow::default(),
+        moves: Vec::new(),
+        effect: None,
+        audit: refusal.audit.iter().cloned().collect(),
+        refusal: Some(RefusalMark {
+            status: refusal.status,
+            code: Arc::clone(&refusal.code),
+            event: Arc::clone(&refusal.event),
+            record: refusal.record,
+            lifecycle: refusal.lifecycle.clone(),
+            state: refusal.state.clone(),
+            denial: refusal.denial,
+        }),
+    }
+}
+
+/// The operation as the log keeps it: a worker's result may be large, or nobody's business.
+fn logged(operation: &Operation) -> Cow<'_, Operation> {
+    let Call::Commit { result, .. } = &operation.call else { return Cow::Borrowed(operation) };
+    if result.is_null() {
+        return Cow::Borrowed(operation);
+    }
+    let mark = json!({ "sha256": hex::encode(&result_hash(result)) });
+    let mut hidden = operation.clone();
+    if let Call::Commit { result, .. } = &mut hidden.call {
+        *result = mark;
+    }
+    Cow::Owned(hidden)
+}
+
+/// Of the result as JSON text.
+pub(crate) fn result_hash(result: &Json) -> Hash {
+    Sha256::digest(result.to_string().as_bytes()).into()
+}

@@ -1,0 +1,11 @@
+//! The log: what happened, one entry for each record that an operation changed, from which everything else can be built
+//! again.
+
+mod diff;
+mod entry;
+mod replay;
+
+pub use diff::Diff;
+pub use entry::{Body, EffectMark, Entry, Hash, NO_HASH, RefusalMark};
+pub(crate) use entry::{NewEntry, entries_of};
+pub use replay::{Replay, ReplayError};

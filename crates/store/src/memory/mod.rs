@@ -1,0 +1,118 @@
+//! The reference model: a world in memory that is simple enough to be obviously right. For tests and simulations, not for
+//! users: nothing outlives the process.
+
+mod kept;
+mod read;
+mod save;
+
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use onceward_core::decide::{Effect, Key};
+use onceward_core::diagnostic::Files;
+use onceward_core::record::{Execution, Record};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+
+use crate::base::Base;
+use crate::batch::{Batch, Request, RequestName, Save};
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::log::Entry;
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::store::Store;
+use kept::Kept;
+
+/// A store in memory. Clones are the same store.
+#[derive(Clone, Debug)]
+pub struct MemoryStore {
+    kept: Arc<Mutex<Kept>>,
+    clock: Clock,
+}
+
+impl MemoryStore {
+    pub fn new(clock: Clock) -> Self {
+        Self { kept: Arc::new(Mutex::new(Kept::default())), clock }
+    }
+
+    /// Nothing panics between two changes that belong together, so a poisoned lock guards a whole world all the same.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for MemoryStore {
+    async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+        let kept = self.kept();
+        base.begin(kept.generation);
+        kept.load(base, keys);
+        Ok(())
+    }
+
+    async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+        self.kept().save(base, batch)
+    }
+
+    async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+        Ok(self.kept().leasable(query))
+    }
+
+    async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
+        Ok(self.kept().due(until, limit))
+    }
+
+    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        Ok(self.kept().log.iter().filter(|entry| entry.seq > after).take(limit).cloned().collect())
+    }
+
+    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let kept = self.kept();
+        let own = kept.log.iter().filter(|entry| entry.record == Some(record) && entry.version > after_version);
+        Ok(own.take(limit).cloned().collect())
+    }
+
+    async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
+        Ok(self.kept().world.record(id).cloned())
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        Ok(self.kept().list(query))
+    }
+
+    async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
+        Ok(self.kept().counts_by_state(owner))
+    }
+
+    async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+        Ok(self.kept().contents.get(sha256).cloned())
+    }
+
+    async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
+        Ok(self.kept().effects.get(&record).cloned())
+    }
+
+    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+        Ok(self.kept().executions(record))
+    }
+
+    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
+        Ok(self.kept().requests.get(name).cloned())
+    }
+
+    async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        Ok(Arc::clone(&self.kept().catalog))
+    }
+
+    fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send {
+        ready(onceward_core::load(files).map_err(StoreError::Unsound).map(|loaded| {
+            let mut kept = self.kept();
+            Arc::make_mut(&mut kept.catalog).learn(&loaded.definitions);
+            Arc::clone(&kept.catalog)
+        }))
+    }
+
+    async fn now(&self) -> Result<Time, StoreError> {
+        Ok(self.clock.now())
+    }
+}

@@ -1,0 +1,189 @@
+//! A batch folded into what it comes to: each row of a store is written once, however many operations touched it.
+//! All stores write from this, so that none of them has ideas of its own.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use onceward_core::decide::{
+    Account, Changes, CountKey, Effect, Key, LinkKey, QueueKey, UniqueKey, Waiting, in_order, link_changes, next_due,
+    readiness,
+};
+use onceward_core::record::{Execution, Payload, Record, Token};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+
+use crate::StoreError;
+use crate::base::{Base, Place};
+use crate::batch::{Batch, Outcome, Request, RequestName};
+use crate::log::{Hash, NO_HASH, NewEntry, entries_of};
+
+/// What a batch comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Net<'a> {
+    /// In the order first changed.
+    pub(crate) records: Vec<NetRecord>,
+    index: HashMap<RecordId, usize>,
+    pub(crate) executions: BTreeMap<(RecordId, Token), Execution>,
+    pub(crate) effects: Vec<&'a Effect>,
+    pub(crate) uniques: BTreeMap<&'a UniqueKey, Option<RecordId>>,
+    pub(crate) counts: BTreeMap<&'a CountKey, i64>,
+    /// Named accounts only: a hold stands in its record.
+    pub(crate) accounts: BTreeMap<&'a Account, i64>,
+    pub(crate) contents: Vec<(Payload, &'a [u8])>,
+    pub(crate) requests: Vec<&'a Request>,
+    pub(crate) entries: Vec<NewEntry>,
+    /// Every key that a decision rests on, once, in order.
+    pub(crate) reads: Vec<&'a Key>,
+    /// A request that stands twice in the batch itself.
+    pub(crate) repeated: Vec<RequestName>,
+}
+
+/// A record before and after the batch.
+#[derive(Debug)]
+pub(crate) struct NetRecord {
+    pub(crate) before: Option<Arc<Record>>,
+    pub(crate) after: Arc<Record>,
+    /// The hash of its last entry; unchanged by a mere heartbeat.
+    pub(crate) head: Hash,
+}
+
+/// How many records of a lifecycle and an owner are in a state.
+pub(crate) type TallyKey = (Arc<str>, Arc<str>, Arc<str>);
+
+impl NetRecord {
+    /// Whether it waits for a worker, before and after.
+    pub(crate) fn waiting(&self) -> (Option<Waiting>, Option<Waiting>) {
+        (self.before.as_deref().and_then(readiness), readiness(&self.after))
+    }
+
+    /// When it next needs the engine, before and after.
+    pub(crate) fn due(&self) -> (Option<Time>, Option<Time>) {
+        (self.before.as_deref().and_then(next_due), next_due(&self.after))
+    }
+
+    /// The ordered queue it stands in, before and after.
+    pub(crate) fn queue(&self) -> (Option<QueueKey>, Option<QueueKey>) {
+        (self.before.as_deref().and_then(in_order), in_order(&self.after))
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        (self.after.created_at, self.after.id)
+    }
+
+    pub(crate) fn links(&self) -> Vec<(LinkKey, bool)> {
+        link_changes(self.before.as_deref(), &self.after).into_iter().map(|link| (link.key, link.added)).collect()
+    }
+}
+
+impl<'a> Net<'a> {
+    pub(crate) fn of(base: &Base, batch: &'a Batch) -> Result<Self, StoreError> {
+        let mut net = Self::default();
+        let mut heads: HashMap<RecordId, Hash> = HashMap::new();
+        let mut head = |id: RecordId, new: Option<Hash>| {
+            let known = heads.entry(id).or_insert_with(|| base.stored(id).map_or(NO_HASH, |stored| stored.head));
+            if let Some(new) = new {
+                *known = new;
+            }
+            *known
+        };
+        let mut named = HashSet::new();
+        for write in &batch.writes {
+            entries_of(write, batch.now, batch.catalog, &mut head, &mut net.entries)?;
+            net.reads.extend(write.reads());
+            net.contents.extend(write.contents.iter().map(|content| (content.payload, &*content.bytes)));
+            if let Some(request) = &write.request {
+                if !named.insert(&request.name) {
+                    net.repeated.push(request.name.clone());
+                }
+                net.requests.push(request);
+            }
+            if let Outcome::Changes(changes) = &write.outcome {
+                net.fold(base, changes)?;
+            }
+        }
+        for record in &mut net.records {
+            record.head = head(record.after.id, None);
+        }
+        net.reads.sort_unstable();
+        net.reads.dedup();
+        Ok(net)
+    }
+
+    fn fold(&mut self, base: &Base, changes: &'a Changes) -> Result<(), StoreError> {
+        for change in &changes.records {
+            self.change(change.before.as_ref(), Arc::clone(&change.after));
+        }
+        for (record, execution) in &changes.executions {
+            self.executions.insert((*record, execution.token), execution.clone());
+        }
+        if let Some((id, execution)) = &changes.heartbeat {
+            self.executions.insert((*id, execution.token), execution.clone());
+            let known = self.index.get(id).map(|at| &self.records[*at].after);
+            let before = known.or_else(|| base.original(*id)).cloned();
+            let before =
+                before.ok_or_else(|| StoreError::Rejected(format!("a heartbeat of {id}, which is not loaded")))?;
+            let mut after = Record::clone(&before);
+            after.execution = Some(execution.clone());
+            self.change(Some(&before), Arc::new(after));
+        }
+        self.effects.extend(&changes.effects);
+        for (key, holder) in &changes.uniques {
+            self.uniques.insert(key, *holder);
+        }
+        for (key, delta) in &changes.counts {
+            *self.counts.entry(key).or_default() += delta;
+        }
+        for entry in &changes.moves {
+            for (account, delta) in [(&entry.from, -entry.amount), (&entry.to, entry.amount)] {
+                if matches!(account, Account::Named { .. }) {
+                    let sum = self.accounts.entry(account).or_default();
+                    let overflow = || StoreError::Rejected(format!("{account:?} would hold more than can be counted"));
+                    *sum = sum.checked_add(delta).ok_or_else(overflow)?;
+                }
+            }
+        }
+        self.contents.extend(changes.payloads.iter().map(|new| (new.payload, new.bytes.as_bytes())));
+        Ok(())
+    }
+
+    fn change(&mut self, before: Option<&Arc<Record>>, after: Arc<Record>) {
+        if let Some(at) = self.index.get(&after.id) {
+            self.records[*at].after = after;
+            return;
+        }
+        self.index.insert(after.id, self.records.len());
+        self.records.push(NetRecord { before: before.cloned(), after, head: NO_HASH });
+    }
+
+    /// What must be as the base was told: all that was read, and each record that is written over. Whether a new record's
+    /// id is free is for the store's own key to say, where nobody asked.
+    pub(crate) fn compared(&self, base: &Base) -> Vec<Key> {
+        let mut keys: Vec<Key> =
+            self.reads.iter().filter(|key| base.is_compared(key)).map(|key| (*key).clone()).collect();
+        let written =
+            self.records.iter().filter(|record| record.before.is_some() || base.stored(record.after.id).is_some());
+        keys.extend(written.map(|record| Key::Record(record.after.id)));
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// How the numbers of records by lifecycle, owner and state change.
+    pub(crate) fn tallies(&self) -> BTreeMap<TallyKey, i64> {
+        let key = |record: &Record| {
+            (Arc::clone(&record.lifecycle.name), Arc::clone(&record.owner), Arc::clone(record.state_name()))
+        };
+        let mut tallies: BTreeMap<TallyKey, i64> = BTreeMap::new();
+        for record in &self.records {
+            if record.before.as_ref().is_some_and(|before| before.state == record.after.state) {
+                continue;
+            }
+            if let Some(before) = &record.before {
+                *tallies.entry(key(before)).or_default() -= 1;
+            }
+            *tallies.entry(key(&record.after)).or_default() += 1;
+        }
+        tallies.retain(|_, delta| *delta != 0);
+        tallies
+    }
+}

@@ -1,0 +1,67 @@
+//! What a store may be asked besides loading and saving, and what it answers.
+
+use std::sync::Arc;
+
+use onceward_core::decide::{CountKey, QueueKey};
+use onceward_core::record::Record;
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+
+/// Which jobs a worker could have now.
+#[derive(Clone, Debug)]
+pub struct LeaseQuery {
+    /// Of these lifecycles.
+    pub lifecycles: Vec<Arc<str>>,
+    pub now: Time,
+    pub limit: usize,
+}
+
+/// A job that waits for a worker. Whether it may have one is for `decide` to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    pub record: RecordId,
+    pub lifecycle: Arc<str>,
+    pub key: Option<QueueKey>,
+}
+
+/// Which records to list, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery {
+    pub lifecycle: Option<Arc<str>>,
+    pub state: Option<Arc<str>>,
+    pub owner: Option<Arc<str>>,
+    /// Where the page before ended: its [`Page::next`].
+    pub after: Option<u64>,
+    pub limit: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub records: Vec<Arc<Record>>,
+    /// Where the next page starts; `None` on the last.
+    pub next: Option<u64>,
+}
+
+/// How many records of a lifecycle are in a state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StateCount {
+    pub lifecycle: Arc<str>,
+    pub state: Arc<str>,
+    pub count: u64,
+}
+
+/// So much longer waiting makes up for one less in priority. A minute: long enough that a priority means something, short
+/// enough that nothing starves.
+const AGING_MICROS: i64 = 60_000_000;
+
+/// Where a waiting job stands: the smallest goes first. Since all jobs age alike, the order of two never changes, so it
+/// can be kept in an index.
+pub fn rank(priority: i64, from: Time) -> i64 {
+    from.micros().saturating_sub(priority.saturating_mul(AGING_MICROS))
+}
+
+/// The counter of a work key's running jobs, as core names it.
+pub(crate) fn running(key: &QueueKey) -> CountKey {
+    let (lifecycle, parts) = (Arc::clone(&key.lifecycle), key.parts.clone());
+    CountKey { lifecycle, limit: "work.key".into(), parts, window: None }
+}

@@ -1,0 +1,20 @@
+//! What SQLite says, in our words.
+
+use rusqlite::{Error, ErrorCode};
+
+use crate::error::StoreError;
+
+impl From<Error> for StoreError {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(text),
+            Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => Self::Rejected(text),
+            // Where SQLite itself has nothing to say, a row holds another kind of value than we write.
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) | None => Self::Corrupt(text),
+            Some(_) => Self::Unavailable(text),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The embedded database: one SQLite file, one thread that writes, a few that read beside it.
+//!
+//! A save is one transaction, durable before it is answered (`synchronous=FULL`). Inside, records are known by dense row
+//! numbers. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never rules.
+
+mod definitions;
+mod errors;
+mod lanes;
+mod load;
+mod names;
+mod open;
+mod read;
+mod rows;
+mod save;
+mod threads;
+mod work;
+mod write;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use onceward_core::decide::{Effect, Key};
+use onceward_core::diagnostic::Files;
+use onceward_core::record::{Execution, Record};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use rusqlite::Connection;
+
+use crate::base::Base;
+use crate::batch::{Batch, Request, RequestName, Save};
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::log::Entry;
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::store::Store;
+use names::Names;
+use open::EngineLock;
+use save::Writer;
+use threads::Threads;
+
+/// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
+const READERS: usize = 3;
+
+/// A store in a file. Clones are the same store; the file is closed when the last one is dropped.
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    // In the order in which they must end: the readers, the writer, then the lock.
+    readers: Threads<Reader>,
+    writer: Threads<Writer>,
+    shared: Arc<Shared>,
+    clock: Clock,
+    _lock: EngineLock,
+}
+
+/// What all threads of a store share.
+#[derive(Debug)]
+struct Shared {
+    /// Raised after every commit. Only this process writes, so it need not outlive it.
+    generation: AtomicU64,
+    known: RwLock<Known>,
+}
+
+/// Definitions and names, as of some time.
+#[derive(Clone, Debug)]
+struct Known {
+    catalog: Arc<Catalog>,
+    names: Arc<Names>,
+}
+
+impl Shared {
+    fn known(&self) -> Known {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What a thread that reads has at hand.
+#[derive(Debug)]
+struct Reader {
+    connection: Connection,
+    shared: Arc<Shared>,
+}
+
+impl SqliteStore {
+    /// Open a database file, or make it. Refused while another engine has it open.
+    pub fn open(path: impl AsRef<Path>, clock: Clock) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        let lock = EngineLock::take(path)?;
+        let connection = open::writer(path)?;
+        let known = definitions::recall(&connection)?;
+        let shared = Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known) });
+        let readers = (0..READERS)
+            .map(|_| Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) }))
+            .collect::<Result<Vec<_>, StoreError>>()?;
+        let writer = Writer::new(connection, Arc::clone(&shared))?;
+        let inner = Inner {
+            readers: Threads::start("read", readers)?,
+            writer: Threads::start("write", vec![writer])?,
+            shared,
+            clock,
+            _lock: lock,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    async fn read<R: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        self.inner.readers.run(move |reader| job(&reader.connection, &reader.shared.known())).await
+    }
+}
+
+impl Store for SqliteStore {
+    async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+        // Before anything is read: what is saved meanwhile will be noticed.
+        base.begin(self.inner.shared.generation.load(Ordering::Acquire));
+        let (mut taken, keys) = (std::mem::take(base), keys.to_vec());
+        *base = self
+            .read(move |connection, known| load::load(connection, known, &mut taken, &keys).map(|()| taken))
+            .await?;
+        Ok(())
+    }
+
+    async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+        let (base, batch) = (Arc::clone(base), Arc::clone(batch));
+        self.inner.writer.run(move |writer| writer.save(&base, &batch)).await
+    }
+
+    async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+        let query = query.clone();
+        self.read(move |connection, known| work::leasable(connection, known, &query)).await
+    }
+
+    async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
+        self.read(move |connection, _| work::due(connection, until, limit)).await
+    }
+
+    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.read(move |connection, _| read::log(connection, after, limit)).await
+    }
+
+    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.read(move |connection, _| read::history(connection, record, after_version, limit)).await
+    }
+
+    async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
+        self.read(move |connection, known| Ok(load::record(connection, known, id)?.map(|(_, record)| record))).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        let query = query.clone();
+        self.read(move |connection, known| read::list(connection, known, &query)).await
+    }
+
+    async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
+        let owner = owner.map(str::to_owned);
+        self.read(move |connection, known| read::counts_by_state(connection, known, owner.as_deref())).await
+    }
+
+    async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let sha256 = *sha256;
+        self.read(move |connection, _| read::content(connection, &sha256)).await
+    }
+
+    async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
+        self.read(move |connection, _| read::effect(connection, record)).await
+    }
+
+    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+        self.read(move |connection, _| read::executions(connection, record)).await
+    }
+
+    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
+        let name = name.clone();
+        self.read(move |connection, _| read::request(connection, &name)).await
+    }
+
+    async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        Ok(self.inner.shared.known().catalog)
+    }
+
+    async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
+        let files = files.clone();
+        let put = move |writer: &mut Writer| {
+            let known = writer.shared.known();
+            let Some(known) = definitions::put(&mut writer.connection, &known, &files)? else {
+                return Ok(known.catalog);
+            };
+            let catalog = Arc::clone(&known.catalog);
+            *writer.shared.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+            Ok(catalog)
+        };
+        self.inner.writer.run(put).await
+    }
+
+    async fn now(&self) -> Result<Time, StoreError> {
+        Ok(self.inner.clock.now())
+    }
+}

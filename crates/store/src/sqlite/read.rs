@@ -1,0 +1,165 @@
+//! Everything that is asked besides loading.
+
+use std::sync::Arc;
+
+use onceward_core::decide::Effect;
+use onceward_core::record::{Execution, Token};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::Known;
+use super::load::{EXECUTION, row_of};
+use super::rows;
+use crate::batch::{Request, RequestName};
+use crate::error::StoreError;
+use crate::log::Entry;
+use crate::query::{ListQuery, Page, StateCount};
+
+pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
+               WHERE h.seq > ?1 ORDER BY h.seq LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(params![after, limit])?;
+    let mut entries = Vec::new();
+    while let Some(row) = found.next()? {
+        entries.push(entry(row)?);
+    }
+    Ok(entries)
+}
+
+fn entry(row: &Row) -> Result<Entry, StoreError> {
+    let record = row.get::<_, Option<[u8; 16]>>(1)?.map(|bytes| RecordId(uuid::Uuid::from_bytes(bytes)));
+    Ok(Entry {
+        seq: row.get(0)?,
+        record,
+        version: row.get(2)?,
+        at: Time::from_micros(row.get(3)?),
+        text: row.get(4)?,
+        hash: row.get(5)?,
+    })
+}
+
+/// Followed from the last entry back to the version, then told forward.
+pub(super) fn history(
+    connection: &Connection,
+    id: RecordId,
+    after_version: u64,
+    limit: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT entry FROM records WHERE id = ?1")?;
+    let mut next: Option<u64> = statement.query_row([id.0.as_bytes()], |row| row.get(0)).optional()?;
+    let step = "SELECT version, previous FROM history WHERE seq = ?1";
+    let mut step = connection.prepare_cached(step)?;
+    let mut places = Vec::new();
+    while let Some(seq) = next {
+        let found: Option<(u64, Option<u64>)> =
+            step.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let (version, previous) = found.ok_or_else(|| StoreError::corrupt(format!("log entry {seq} is missing")))?;
+        if version <= after_version {
+            break;
+        }
+        // Only backward: a damaged pointer must not lead round in a circle.
+        if previous.is_some_and(|previous| previous >= seq) {
+            return Err(StoreError::corrupt(format!("log entry {seq} points forward")));
+        }
+        places.push(seq);
+        next = previous;
+    }
+    let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
+               WHERE h.seq = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut entries = Vec::new();
+    for seq in places.into_iter().rev().take(limit) {
+        let mut found = statement.query([seq])?;
+        if let Some(row) = found.next()? {
+            entries.push(entry(row)?);
+        }
+    }
+    Ok(entries)
+}
+
+/// Looks through the records in order of creation; an index by state would cost every move of every record.
+pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) -> Result<Page, StoreError> {
+    let sql = "SELECT * FROM whole WHERE row > ?1 AND (?2 IS NULL OR owner = ?2) ORDER BY row";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query(params![query.after.unwrap_or(0), query.owner.as_deref()])?;
+    let mut page = Page { records: Vec::new(), next: None };
+    let mut last = None;
+    while let Some(row) = found.next()? {
+        let number: u32 = row.get(2)?;
+        let lifecycle = known.catalog.by_number(number);
+        let lifecycle = lifecycle.ok_or_else(|| StoreError::corrupt(format!("no definition is number {number}")))?;
+        let state: usize = row.get(3)?;
+        let fits = query.lifecycle.as_ref().is_none_or(|name| *name == lifecycle.name)
+            && query.state.as_ref().is_none_or(|name| lifecycle.states.get(state).is_some_and(|own| own.name == *name));
+        if !fits {
+            continue;
+        }
+        if page.records.len() == query.limit {
+            page.next = last;
+            break;
+        }
+        last = Some(row.get(0)?);
+        page.records.push(rows::record(row, &known.catalog)?.1);
+    }
+    Ok(page)
+}
+
+pub(super) fn counts_by_state(
+    connection: &Connection,
+    known: &Known,
+    owner: Option<&str>,
+) -> Result<Vec<StateCount>, StoreError> {
+    let sql =
+        "SELECT lifecycle, state, sum(count) FROM tallies WHERE ?1 IS NULL OR owner = ?1 GROUP BY lifecycle, state";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([owner])?;
+    let mut counts = Vec::new();
+    while let Some(row) = found.next()? {
+        let count = StateCount {
+            lifecycle: known.names.name(row.get(0)?)?,
+            state: known.names.name(row.get(1)?)?,
+            count: row.get(2)?,
+        };
+        if count.count > 0 {
+            counts.push(count);
+        }
+    }
+    counts.sort_unstable();
+    Ok(counts)
+}
+
+pub(super) fn content(connection: &Connection, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT bytes FROM contents WHERE sha256 = ?1")?;
+    Ok(statement.query_row([sha256], |row| row.get::<_, Vec<u8>>(0)).optional()?.map(Into::into))
+}
+
+pub(super) fn effect(connection: &Connection, record: RecordId) -> Result<Option<Effect>, StoreError> {
+    let Some(row) = row_of(connection, record)? else { return Ok(None) };
+    let mut statement = connection.prepare_cached("SELECT execution, token, result FROM effects WHERE record = ?1")?;
+    let mut found = statement.query([row])?;
+    let Some(row) = found.next()? else { return Ok(None) };
+    let result = serde_json::from_str(&row.get::<_, String>(2)?)
+        .map_err(|error| StoreError::corrupt(format!("the result of {record}: {error}")))?;
+    Ok(Some(Effect { record, execution: rows::id(row, 0)?, token: Token(row.get(1)?), result }))
+}
+
+pub(super) fn executions(connection: &Connection, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+    let Some(row) = row_of(connection, record)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(EXECUTION)?;
+    let mut found = statement.query(params![row, 0, i64::MAX])?;
+    let mut executions = Vec::new();
+    while let Some(row) = found.next()? {
+        executions.push(rows::execution(row, 0)?);
+    }
+    Ok(executions)
+}
+
+pub(super) fn request(connection: &Connection, name: &RequestName) -> Result<Option<Request>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT digest, answer FROM requests WHERE owner = ?1 AND key = ?2")?;
+    let mut found = statement.query([&name.owner, &name.key])?;
+    let Some(row) = found.next()? else { return Ok(None) };
+    Ok(Some(Request { name: name.clone(), digest: row.get(0)?, answer: row.get(1)? }))
+}

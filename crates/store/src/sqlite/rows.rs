@@ -1,0 +1,151 @@
+//! Records and executions as rows.
+
+use std::sync::Arc;
+
+use onceward_core::record::{Abort, Execution, ExecutionStatus, Payload, Record, Timer, Token};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use rusqlite::Row;
+use uuid::Uuid;
+
+use crate::base::Stored;
+use crate::catalog::Catalog;
+use crate::error::StoreError;
+use crate::plain::read_fields;
+
+/// Where the execution's columns begin in the view `whole`.
+const EXECUTION: usize = 21;
+
+/// A row of the view `whole`.
+pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record>), StoreError> {
+    let number: u32 = row.get(2)?;
+    let lifecycle = catalog
+        .by_number(number)
+        .ok_or_else(|| StoreError::corrupt(format!("no definition has the number {number}")))?;
+    let fields = read_fields(row.get_ref(6)?.as_str().map_err(rusqlite::Error::from)?)
+        .map_err(|error| StoreError::corrupt(format!("the fields of a record: {error}")))?;
+    let state: u8 = row.get(3)?;
+    if fields.len() != lifecycle.fields.len() || usize::from(state) >= lifecycle.states.len() {
+        return Err(StoreError::corrupt(format!("a record does not fit its lifecycle `{}`", lifecycle.name)));
+    }
+    let execution = match row.get_ref(EXECUTION)? {
+        rusqlite::types::ValueRef::Null => None,
+        _ => Some(execution(row, EXECUTION)?),
+    };
+    let payload = match row.get::<_, Option<[u8; 32]>>(16)? {
+        Some(sha256) => Some(Payload { sha256, bytes: row.get(17)? }),
+        None => None,
+    };
+    let record = Record {
+        id: id(row, 1)?,
+        lifecycle: Arc::clone(lifecycle),
+        state,
+        version: row.get(4)?,
+        owner: row.get(5)?,
+        fields,
+        attempt: row.get(7)?,
+        created_at: Time::from_micros(row.get(8)?),
+        updated_at: Time::from_micros(row.get(9)?),
+        started_at: time(row, 10)?,
+        finished_at: time(row, 11)?,
+        entered_at: Time::from_micros(row.get(12)?),
+        hold: row.get(13)?,
+        timers: read_timers(row.get(14)?)?,
+        execution,
+        committed: row.get::<_, Option<u64>>(15)?.map(Token),
+        payload,
+        stuck: row.get(18)?,
+    };
+    let stored = Stored {
+        row: row.get(0)?,
+        version: record.version,
+        expires_at: record.execution.as_ref().map(|execution| execution.expires_at),
+        head: row.get(19)?,
+        entry: row.get(20)?,
+    };
+    Ok((stored, Arc::new(record)))
+}
+
+/// The execution whose columns begin here.
+pub(super) fn execution(row: &Row, at: usize) -> Result<Execution, StoreError> {
+    let aborted = match row.get::<_, Option<Arc<str>>>(at + 9)? {
+        Some(code) => Some(Abort { code, retryable: row.get(at + 10)? }),
+        None => None,
+    };
+    let key = match row.get::<_, Option<String>>(at + 12)? {
+        Some(text) => Some(read_parts(&text)?),
+        None => None,
+    };
+    Ok(Execution {
+        token: Token(row.get(at)?),
+        id: id(row, at + 1)?,
+        worker: row.get(at + 2)?,
+        holder: row.get(at + 3)?,
+        status: read_status(row.get(at + 4)?)?,
+        leased_at: Time::from_micros(row.get(at + 5)?),
+        expires_at: Time::from_micros(row.get(at + 6)?),
+        started_at: time(row, at + 7)?,
+        finished_at: time(row, at + 8)?,
+        aborted,
+        finish_moves: row.get(at + 11)?,
+        key,
+    })
+}
+
+pub(super) fn id(row: &Row, at: usize) -> Result<RecordId, StoreError> {
+    Ok(RecordId(Uuid::from_bytes(row.get(at)?)))
+}
+
+fn time(row: &Row, at: usize) -> Result<Option<Time>, StoreError> {
+    Ok(row.get::<_, Option<i64>>(at)?.map(Time::from_micros))
+}
+
+/// Rows and times in pairs; nothing for none.
+pub(super) fn write_timers(timers: &[Timer]) -> Result<Option<String>, StoreError> {
+    if timers.is_empty() {
+        return Ok(None);
+    }
+    let pairs: Vec<(u16, i64)> = timers.iter().map(|timer| (timer.row, timer.due.micros())).collect();
+    text(&pairs).map(Some)
+}
+
+fn read_timers(text: Option<String>) -> Result<Vec<Timer>, StoreError> {
+    let Some(text) = text else { return Ok(Vec::new()) };
+    let pairs: Vec<(u16, i64)> =
+        serde_json::from_str(&text).map_err(|error| StoreError::corrupt(format!("the timers of a record: {error}")))?;
+    Ok(pairs.into_iter().map(|(row, due)| Timer { row, due: Time::from_micros(due) }).collect())
+}
+
+/// The parts of a key as one text.
+pub(super) fn write_parts(parts: &[Arc<str>]) -> Result<String, StoreError> {
+    text(&parts)
+}
+
+pub(super) fn read_parts(text: &str) -> Result<Vec<Arc<str>>, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("the parts of a key: {error}")))
+}
+
+fn text(value: &impl serde::Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|error| StoreError::Rejected(error.to_string()))
+}
+
+pub(super) const fn write_status(status: ExecutionStatus) -> u8 {
+    match status {
+        ExecutionStatus::Leased => 0,
+        ExecutionStatus::InProgress => 1,
+        ExecutionStatus::Committed => 2,
+        ExecutionStatus::Done => 3,
+        ExecutionStatus::Aborted => 4,
+    }
+}
+
+fn read_status(status: u8) -> Result<ExecutionStatus, StoreError> {
+    Ok(match status {
+        0 => ExecutionStatus::Leased,
+        1 => ExecutionStatus::InProgress,
+        2 => ExecutionStatus::Committed,
+        3 => ExecutionStatus::Done,
+        4 => ExecutionStatus::Aborted,
+        other => return Err(StoreError::corrupt(format!("no execution has the status {other}"))),
+    })
+}

@@ -1,0 +1,75 @@
+//! Saving a batch: compare, write, take a place in the log, commit.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use onceward_core::decide::Key;
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::write::Writing;
+use super::{Known, Shared, load, read};
+use crate::base::Base;
+use crate::batch::{Batch, Conflict, Save};
+use crate::error::StoreError;
+use crate::net::Net;
+
+/// What the thread that writes has at hand.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) shared: Arc<Shared>,
+    /// The last row number given to a record. Only this thread gives them.
+    last_row: u64,
+}
+
+impl Writer {
+    pub(super) fn new(connection: Connection, shared: Arc<Shared>) -> Result<Self, StoreError> {
+        let last_row = connection.query_row("SELECT coalesce(max(row), 0) FROM records", [], |row| row.get(0))?;
+        Ok(Self { connection, shared, last_row })
+    }
+
+    pub(super) fn save(&mut self, base: &Base, batch: &Batch) -> Result<Save, StoreError> {
+        let net = Net::of(base, batch)?;
+        let known = self.shared.known();
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let conflict = conflict(&transaction, &known, base, &net, self.shared.generation.load(Ordering::Acquire))?;
+        if !conflict.is_empty() {
+            return Ok(Save::Conflict(conflict));
+        }
+        let mut writing = Writing::new(&transaction, &known, base, self.last_row);
+        let (first, last) = writing.all(&net, batch.now)?;
+        let last_row = writing.last_row;
+        transaction.commit()?;
+        self.last_row = last_row;
+        // After the commit: whoever sees the new number sees what was written.
+        self.shared.generation.fetch_add(1, Ordering::Release);
+        Ok(Save::Saved { first, last })
+    }
+}
+
+/// What no longer holds. Where nothing was saved since the base was begun, nothing can have changed: this process is the only
+/// one that writes. What the base does not hold at all is still found out.
+fn conflict(
+    connection: &Connection,
+    known: &Known,
+    base: &Base,
+    net: &Net,
+    generation: u64,
+) -> Result<Conflict, StoreError> {
+    let mut requests = net.repeated.clone();
+    for request in &net.requests {
+        if read::request(connection, &request.name)?.is_some() {
+            requests.push(request.name.clone());
+        }
+    }
+    let mut keys: Vec<Key> = net.compared(base);
+    let keys = if base.generation() == Some(generation) {
+        keys.retain(|key| !base.was_told(key));
+        keys
+    } else {
+        let mut fresh = base.probe();
+        load::load(connection, known, &mut fresh, &keys)?;
+        base.changed_in(&fresh)
+    };
+    Ok(Conflict { keys, requests })
+}

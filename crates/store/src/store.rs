@@ -1,0 +1,78 @@
+//! What every store does.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use onceward_core::decide::{Effect, Key};
+use onceward_core::diagnostic::Files;
+use onceward_core::record::{Execution, Record};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+
+use crate::base::Base;
+use crate::batch::{Batch, Request, RequestName, Save};
+use crate::catalog::Catalog;
+use crate::error::StoreError;
+use crate::log::Entry;
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+
+/// A place where records live. It loads and saves, and decides nothing.
+pub trait Store: Send + Sync {
+    /// Add what these keys stand for to the base. Takes no locks: whether it still holds is for `save` to find out. What the
+    /// base has already is not asked for again. A future that is dropped before it is done leaves the base empty.
+    fn load(&self, base: &mut Base, keys: &[Key]) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Make a batch durable, all of it or none: in one transaction, after comparing everything that it rests on with what
+    /// the base was told. The base must hold all that the batch reads, and the batch's own changes applied. Both are shared, not
+    /// given away: they go to the thread that writes, and are still needed for the answers.
+    fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> impl Future<Output = Result<Save, StoreError>> + Send;
+
+    /// Jobs that wait for a worker, in the order in which they should have one: by priority, then age, where a minute of
+    /// waiting makes up for one of priority. Of a work key no more than may run beside those that do; of an ordered one the
+    /// first only.
+    fn leasable(&self, query: &LeaseQuery) -> impl Future<Output = Result<Vec<Candidate>, StoreError>> + Send;
+
+    /// Records with a timer or a lease that ends at `until` or before, the earliest first.
+    fn due(&self, until: Time, limit: usize) -> impl Future<Output = Result<Vec<(Time, RecordId)>, StoreError>> + Send;
+
+    /// The log after a place, in order, without a gap.
+    fn log(&self, after: u64, limit: usize) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
+
+    /// A record's own entries after a version, in order.
+    fn history(
+        &self,
+        record: RecordId,
+        after_version: u64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
+
+    /// A record as it was last saved. Whether a timer is due on it is for the caller to see to.
+    fn record(&self, id: RecordId) -> impl Future<Output = Result<Option<Arc<Record>>, StoreError>> + Send;
+
+    fn list(&self, query: &ListQuery) -> impl Future<Output = Result<Page, StoreError>> + Send;
+
+    /// How many records are in each state, of one owner or of all; states without records are left out.
+    fn counts_by_state(&self, owner: Option<&str>) -> impl Future<Output = Result<Vec<StateCount>, StoreError>> + Send;
+
+    /// The bytes with this hash.
+    fn content(&self, sha256: &[u8; 32]) -> impl Future<Output = Result<Option<Arc<[u8]>>, StoreError>> + Send;
+
+    /// What the job's committed execution left.
+    fn effect(&self, record: RecordId) -> impl Future<Output = Result<Option<Effect>, StoreError>> + Send;
+
+    /// All attempts at a job, the first first.
+    fn executions(&self, record: RecordId) -> impl Future<Output = Result<Vec<Execution>, StoreError>> + Send;
+
+    /// A request that was answered before.
+    fn request(&self, name: &RequestName) -> impl Future<Output = Result<Option<Request>, StoreError>> + Send;
+
+    /// The lifecycles that the store knows.
+    fn definitions(&self) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// Check lifecycle files and take them in: a version never seen becomes the current one of its lifecycle, a known one
+    /// changes nothing.
+    fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// The store's clock.
+    fn now(&self) -> impl Future<Output = Result<Time, StoreError>> + Send;
+}

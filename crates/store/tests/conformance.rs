@@ -1,0 +1,18 @@
+//! What every store does, and no store does otherwise: each test runs on all of them.
+
+#[path = "conformance/conflicts.rs"]
+mod conflicts;
+#[path = "conformance/constraints.rs"]
+mod constraints;
+#[path = "conformance/definitions.rs"]
+mod definitions;
+#[path = "conformance/kept.rs"]
+mod kept;
+#[path = "conformance/log.rs"]
+mod log;
+#[path = "conformance/within_a_batch.rs"]
+mod within_a_batch;
+#[path = "conformance/work.rs"]
+mod work;
+
+mod stage;

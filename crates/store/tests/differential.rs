@@ -1,0 +1,256 @@
+//! The same random operations through every store: the same answers, the same state, the same log; and the log alone is
+//! enough to build the state again. `ONCEWARD_SEED=… cargo test -p onceward-store --test differential` plays one case again.
+
+mod stage;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use onceward_core::decide::{Decision, Operation, Snapshot, decide};
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::record::Record;
+use onceward_core::time::{Duration, Time};
+use onceward_store::{AnyStore, Catalog, Clock, LeaseQuery, ListQuery, MemoryStore, Replay, Save, SqliteStore, Store};
+use onceward_testkit::random::{self, Chance, Play, Taste, lifecycles, seeds};
+use stage::driver::{Driver, Open};
+use stage::{Folder, start, suite, system, wait};
+
+const OPERATIONS: usize = 150;
+
+/// Both stores with the same definitions. The folder goes last.
+struct Pair {
+    memory: AnyStore,
+    sqlite: AnyStore,
+    catalog: Arc<Catalog>,
+    _folder: Folder,
+}
+
+impl Pair {
+    /// `None` where the checker does not take the files.
+    async fn new(files: &Files) -> Option<Self> {
+        let folder = Folder::new();
+        let memory = AnyStore::Memory(MemoryStore::new(Clock::manual(start())));
+        let sqlite = SqliteStore::open(folder.file(), Clock::manual(start())).expect("a new file");
+        let catalog = memory.put_definitions(files).await.ok()?;
+        let sqlite = AnyStore::Sqlite(sqlite);
+        sqlite.put_definitions(files).await.expect("what memory takes");
+        Some(Self { memory, sqlite, catalog, _folder: folder })
+    }
+}
+
+/// Says which seed it was when a test dies in the middle of a case.
+struct Running(u64);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("play it again with ONCEWARD_SEED={}", self.0);
+        }
+    }
+}
+
+/// Random operations on these lifecycles, with their times, in the order in which they were carried out.
+fn operations(catalog: &Catalog, seed: u64) -> Vec<(Operation, Time)> {
+    let mut play = Play::new(catalog.definitions.clone(), true, seed);
+    if let Err(broken) = play.play(OPERATIONS, &mut []) {
+        panic!("{}: {}", broken.property, broken.detail);
+    }
+    play.log
+}
+
+/// Decide some operations as one batch on a store and save it; what was decided, as text.
+async fn batch(store: &AnyStore, operations: &[(Operation, Time)]) -> Vec<String> {
+    let driver = Driver::new(store).await;
+    let mut open = driver.open(operations[0].1);
+    let mut said = Vec::new();
+    for (operation, now) in operations {
+        said.push(outline(&driver.decide(&mut open, operation.clone(), *now).await));
+    }
+    let save = driver.save(&open).await;
+    assert!(matches!(save, Save::Saved { .. }), "nobody else is here, yet: {save:?}");
+    said
+}
+
+/// A decision without the keys that it rests on: a whole world is asked in another order than a part of it.
+fn outline(decision: &Decision) -> String {
+    match decision {
+        Decision::Changes(changes) => random::changes(changes),
+        Decision::NoOp(no_op) => format!("no-op {} {:?}", no_op.subject, no_op.reason),
+        other => format!("{other:?}"),
+    }
+}
+
+/// All that can be asked of a store, as text.
+async fn everything(store: &AnyStore, now: Time) -> String {
+    let catalog = store.definitions().await.unwrap();
+    let page = store.list(&ListQuery { limit: 1_000, ..ListQuery::default() }).await.unwrap();
+    let mut text = format!("{:?}\n", store.counts_by_state(None).await.unwrap());
+    for record in &page.records {
+        let _ = writeln!(
+            text,
+            "{}\n{:?} {:?}\n{:?}",
+            random::record(record),
+            store.executions(record.id).await.unwrap(),
+            store.effect(record.id).await.unwrap(),
+            store.history(record.id, 0, 1_000).await.unwrap()
+        );
+    }
+    let lifecycles = catalog.definitions.lifecycles.keys().cloned().collect();
+    for (later, limit) in [(0, 1_000), (0, 3), (100_000, 1_000)] {
+        let now = now.checked_add(Duration::from_secs(later)).unwrap();
+        let query = LeaseQuery { lifecycles: Vec::clone(&lifecycles), now, limit };
+        let (leasable, due) = (store.leasable(&query).await.unwrap(), store.due(now, limit).await.unwrap());
+        let _ = writeln!(text, "{leasable:?}\n{due:?}");
+    }
+    text + &format!("{:?}", store.log(0, 100_000).await.unwrap())
+}
+
+/// The world without what the log does not tell: heartbeats move expiries and leave no entry.
+fn without_expiries(world: &Snapshot) -> Snapshot {
+    let mut world = world.clone();
+    for record in world.records.values_mut().flatten() {
+        let record: &mut Record = Arc::make_mut(record);
+        if let Some(execution) = &mut record.execution {
+            execution.expires_at = Time::default();
+        }
+    }
+    for execution in world.executions.values_mut().flatten() {
+        execution.expires_at = Time::default();
+    }
+    world
+}
+
+async fn replayed(store: &AnyStore) -> Snapshot {
+    let mut replay = Replay::new(store.definitions().await.unwrap().lifecycles());
+    for entry in store.log(0, 100_000).await.unwrap() {
+        replay.apply(&entry).unwrap_or_else(|error| panic!("{error}: {entry:?}"));
+    }
+    replay.world
+}
+
+/// Play one case in batches of random sizes, beside a whole world that is decided on one by one.
+async fn case(files: &Files, seed: u64) -> Option<usize> {
+    let pair = Pair::new(files).await?;
+    let operations = operations(&pair.catalog, seed);
+    let mut chance = Chance::new(!seed);
+    let mut world = Snapshot::world();
+    let mut left = &operations[..];
+    while !left.is_empty() {
+        let (now, rest) = left.split_at((1 + chance.below(9)).min(left.len()));
+        left = rest;
+        let mut expected = Vec::new();
+        for (operation, time) in now {
+            let decision = decide(&pair.catalog.definitions, &world, operation, *time);
+            if let Decision::Changes(changes) = &decision {
+                world.apply(changes);
+            }
+            expected.push(outline(&decision));
+        }
+        for store in [&pair.memory, &pair.sqlite] {
+            let said = batch(store, now).await;
+            for ((said, expected), (operation, _)) in said.iter().zip(&expected).zip(now) {
+                assert_eq!(said, expected, "{operation:?}");
+            }
+        }
+        if chance.yes(20) || left.is_empty() {
+            let time = now[now.len() - 1].1;
+            let (memory, sqlite) = (everything(&pair.memory, time).await, everything(&pair.sqlite, time).await);
+            for (memory, sqlite) in memory.lines().zip(sqlite.lines()) {
+                assert_eq!(memory, sqlite, "memory, then SQLite");
+            }
+            assert_eq!(memory, sqlite);
+        }
+    }
+    for store in [&pair.memory, &pair.sqlite] {
+        let built = random::world(&without_expiries(&replayed(store).await));
+        assert_eq!(built, random::world(&without_expiries(&world)), "built from the log, then as decided");
+    }
+    Some(operations.len())
+}
+
+fn play(theme: &str, usual: u64, files: impl Fn(u64) -> Files) {
+    let (mut cases, mut played) = (0, 0);
+    for seed in seeds(theme, usual) {
+        let _running = Running(seed);
+        if let Some(operations) = wait(case(&files(seed), seed)) {
+            cases += 1;
+            played += operations;
+        }
+    }
+    println!("{theme}: {played} operations in {cases} cases");
+    assert!(cases > 0, "no case was sound");
+}
+
+#[test]
+fn shipped_systems() {
+    for name in ["execution", "document", "image"] {
+        play(name, 6, |_| system(name));
+    }
+}
+
+/// Priorities, lanes, ordered lines, links, limits and money together.
+#[test]
+fn the_suite() {
+    play("suite", 15, |_| suite());
+}
+
+#[test]
+fn random_lifecycles() {
+    let taste = Taste { wild: 0, ..Taste::default() };
+    play("stores", 25, |seed| {
+        let files = lifecycles(seed, taste).into_iter();
+        Files { files: files.map(|(name, text)| File { name, text: text.into() }).collect() }
+    });
+}
+
+/// Batches that are decided side by side and saved one after the other: both stores find the same conflicts in them.
+async fn raced(files: &Files, seed: u64) -> (usize, usize) {
+    let pair = Pair::new(files).await.expect("sound files");
+    let operations = operations(&pair.catalog, seed);
+    let mut chance = Chance::new(seed ^ 0xffff);
+    let (mut conflicts, mut saved) = (0, 0);
+    let mut left = &operations[..];
+    while !left.is_empty() {
+        let size = 1 + chance.below(3);
+        let mut outcomes = Vec::new();
+        for store in [&pair.memory, &pair.sqlite] {
+            let driver = Driver::new(store).await;
+            let mut open: Vec<Open> = Vec::new();
+            for chunk in left.chunks(size).take(3) {
+                let mut one = driver.open(chunk[0].1);
+                for (operation, now) in chunk {
+                    driver.decide(&mut one, operation.clone(), *now).await;
+                }
+                open.push(one);
+            }
+            let mut said = Vec::new();
+            for one in &open {
+                said.push(driver.save(one).await);
+            }
+            outcomes.push(said);
+        }
+        assert_eq!(outcomes[0], outcomes[1], "memory, then SQLite");
+        conflicts += outcomes[0].iter().filter(|save| matches!(save, Save::Conflict(_))).count();
+        saved += outcomes[0].iter().filter(|save| matches!(save, Save::Saved { .. })).count();
+        left = &left[(3 * size).min(left.len())..];
+    }
+    let time = operations[operations.len() - 1].1;
+    assert_eq!(everything(&pair.memory, time).await, everything(&pair.sqlite, time).await);
+    replayed(&pair.sqlite).await;
+    (conflicts, saved)
+}
+
+#[test]
+fn races() {
+    let (mut conflicts, mut saved) = (0, 0);
+    for seed in seeds("races", 12) {
+        let _running = Running(seed);
+        for files in [suite(), system("image")] {
+            let found = wait(raced(&files, seed));
+            conflicts += found.0;
+            saved += found.1;
+        }
+    }
+    println!("races: {conflicts} conflicts, {saved} batches saved");
+    assert!(conflicts > 0 && saved > 0);
+}

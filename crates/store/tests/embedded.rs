@@ -1,0 +1,138 @@
+//! What belongs to the embedded database alone: its file.
+
+mod stage;
+
+use std::io::Write as _;
+
+use onceward_core::decide::Call;
+use onceward_core::time::Duration;
+use onceward_store::{Clock, LeaseQuery, ListQuery, SqliteStore, Store, StoreError};
+use onceward_testkit::{random, user, worker};
+use serde_json::json;
+use stage::driver::Driver;
+use stage::{Folder, start, suite, wait};
+
+fn open(folder: &Folder) -> Result<SqliteStore, StoreError> {
+    SqliteStore::open(folder.file(), Clock::manual(start()))
+}
+
+/// All is there when the file is opened again, definitions too, and work goes on.
+#[test]
+fn a_file_is_opened_again() {
+    wait(async {
+        let folder = Folder::new();
+        let store = open(&folder).unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let task = driver.create(&ann, "suite.task", json!({ "lane": "a", "weight": 3 }), start()).await;
+        let other = driver.create(&ann, "suite.task", json!({ "lane": "a" }), start()).await;
+        let token = driver.lease(&bob, task, start()).await;
+        let before = random::record(&store.record(task).await.unwrap().unwrap());
+        let log = store.log(0, 100).await.unwrap();
+        drop(store);
+
+        let store = open(&folder).unwrap();
+        assert_eq!(random::record(&store.record(task).await.unwrap().unwrap()), before);
+        assert_eq!(store.log(0, 100).await.unwrap(), log);
+        assert_eq!(store.definitions().await.unwrap().number(), 4);
+        let mut driver = Driver::new(&store).await;
+        driver.ok(&bob, Call::Commit { record: task, token, result: json!(1), finish: true }, start()).await;
+        let query = LeaseQuery { lifecycles: vec!["suite.task".into()], now: start(), limit: 10 };
+        let waiting: Vec<_> = store.leasable(&query).await.unwrap().iter().map(|found| found.record).collect();
+        assert_eq!(waiting, [other]);
+        assert_eq!(store.log(0, 100).await.unwrap().len(), 4);
+        assert_eq!(store.list(&ListQuery { limit: 10, ..ListQuery::default() }).await.unwrap().records.len(), 2);
+    });
+}
+
+/// A second engine is told who has the file, and comes in when that one has gone.
+#[test]
+fn a_second_engine_is_refused() {
+    let folder = Folder::new();
+    let first = open(&folder).unwrap();
+    let Err(StoreError::Locked { by }) = open(&folder) else { panic!("let in") };
+    assert_eq!(by, format!("process {}", std::process::id()));
+    let again = first.clone();
+    drop(first);
+    assert!(matches!(open(&folder), Err(StoreError::Locked { .. })), "a clone still has it");
+    drop(again);
+    open(&folder).unwrap();
+}
+
+/// Nobody else's file is taken for ours, and none is harmed.
+#[test]
+fn other_files_are_refused() {
+    let folder = Folder::new();
+    std::fs::File::create(folder.file()).unwrap().write_all(&[b'x'; 4_096]).unwrap();
+    let found = open(&folder);
+    assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
+    std::fs::remove_file(folder.file()).unwrap();
+
+    let other = rusqlite::Connection::open(folder.file()).unwrap();
+    other.execute_batch("CREATE TABLE theirs (x)").unwrap();
+    let found = open(&folder);
+    assert!(matches!(&found, Err(StoreError::Corrupt(why)) if why.contains("not one of Onceward's")), "{found:?}");
+    other.execute_batch("DROP TABLE theirs; PRAGMA user_version = 99").unwrap();
+    let found = open(&folder);
+    assert!(matches!(found, Err(StoreError::TooNew { found: 99, .. })), "{found:?}");
+
+    let nowhere = SqliteStore::open(folder.file().join("below/a/file"), Clock::manual(start()));
+    assert!(matches!(nowhere, Err(StoreError::Unavailable(_))), "{nowhere:?}");
+}
+
+/// The database itself will not have a second effect nor a balance below nothing, whoever writes.
+#[test]
+fn the_database_holds_its_constraints_alone() {
+    wait(async {
+        let folder = Folder::new();
+        let store = open(&folder).unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let task = driver.create(&ann, "suite.task", json!({}), start()).await;
+        let token = driver.lease(&bob, task, start()).await;
+        driver.ok(&bob, Call::Commit { record: task, token, result: json!(1), finish: true }, start()).await;
+        drop(store);
+        let connection = rusqlite::Connection::open(folder.file()).unwrap();
+        for (sql, column) in [
+            ("INSERT INTO effects SELECT record, execution, token, result FROM effects", "effects.record"),
+            ("INSERT INTO accounts VALUES ('coin', 'purse:ann', 0, -1)", "balance"),
+            ("UPDATE records SET hold = -1", "hold"),
+            ("UPDATE tallies SET count = -1", "count"),
+            ("UPDATE records SET version = 'two'", "version"),
+        ] {
+            let said = connection.execute(sql, []).unwrap_err().to_string();
+            assert!(said.contains(column), "{sql}: {said}");
+        }
+        connection.execute("INSERT INTO accounts VALUES ('coin', 'sea', 1, -1)", []).unwrap();
+    });
+}
+
+/// A full work key does not stand in the way of others, however many wait in it: none of them is in `ready`.
+#[test]
+fn a_full_key_waits_apart() {
+    wait(async {
+        let folder = Folder::new();
+        let store = open(&folder).unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let mut lane = Vec::new();
+        for _ in 0..40 {
+            lane.push(driver.create(&ann, "suite.task", json!({ "lane": "a", "weight": 5 }), start()).await);
+        }
+        let later = start().checked_add(Duration::from_secs(1)).unwrap();
+        let other = driver.create(&ann, "suite.task", json!({}), later).await;
+        let beside = rusqlite::Connection::open(folder.file()).unwrap();
+        let ready = || beside.query_row("SELECT count(*) FROM ready", [], |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(ready(), 3, "two of the lane and the other");
+        let token = driver.lease(&bob, lane[0], later).await;
+        driver.lease(&bob, lane[1], later).await;
+        assert_eq!(ready(), 1);
+        let query = LeaseQuery { lifecycles: vec!["suite.task".into()], now: later, limit: 10 };
+        assert_eq!(store.leasable(&query).await.unwrap().iter().map(|found| found.record).collect::<Vec<_>>(), [other]);
+        driver.ok(&bob, Call::Commit { record: lane[0], token, result: json!(1), finish: true }, later).await;
+        assert_eq!(ready(), 2, "the next one has come forward");
+    });
+}

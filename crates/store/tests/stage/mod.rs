@@ -1,0 +1,73 @@
+//! What the tests of stores stand on: lifecycles of their own, and a driver that does what the engine will do.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+pub(crate) mod driver;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::time::Time;
+use onceward_store::{AnyStore, Clock, MemoryStore, SqliteStore};
+
+/// The suite's lifecycles.
+pub(crate) fn suite() -> Files {
+    let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
+    Files {
+        files: vec![
+            file("box.toml", include_str!("box.toml")),
+            file("step.toml", include_str!("step.toml")),
+            file("task.toml", include_str!("task.toml")),
+        ],
+    }
+}
+
+/// The files of a shipped system.
+pub(crate) fn system(name: &str) -> Files {
+    Files { files: onceward_testkit::systems::sources(name) }
+}
+
+/// When every test begins.
+pub(crate) fn start() -> Time {
+    "2026-11-15T20:00:00Z".parse().expect("a time as we write them")
+}
+
+/// Wait for a future that waits for nobody but other threads.
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+}
+
+/// A folder of the test's own, gone when it is done.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("onceward-store-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("test.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The same test on every store.
+#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+pub(crate) fn on_each(test: impl AsyncFn(&AnyStore, &Clock)) {
+    let clock = Clock::manual(start());
+    println!("on memory");
+    wait(test(&AnyStore::Memory(MemoryStore::new(clock.clone())), &clock));
+    println!("on SQLite");
+    let (clock, folder) = (Clock::manual(start()), Folder::new());
+    let store = SqliteStore::open(folder.file(), clock.clone()).expect("a new file");
+    wait(test(&AnyStore::Sqlite(store), &clock));
+}
