@@ -29,11 +29,11 @@ struct Nothing;
 
 impl World for Nothing {
     fn record(&self, id: RecordId) -> Result<&Record, Stop> {
-        Err(Stop::Due(id))
+        Err(Stop::Due(vec![id]))
     }
 
     fn linked(&self, of: RecordId, _: &Link) -> Result<Vec<RecordId>, Stop> {
-        Err(Stop::Due(of))
+        Err(Stop::Due(vec![of]))
     }
 
     fn by_key(&self, _: &str, _: &Value) -> Result<Option<RecordId>, Stop> {

@@ -31,8 +31,11 @@ cargo xtask COMMAND
                        what an operation costs; --short: as in the gate; --record: write bench/baseline.toml
   fuzz [--seconds N] [--short] [TARGET]
                        libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
-  mutants [--shard K/N] [--list] [FILE]
-                       change the core in small ways and expect a test to notice each; hours
+  mutants [--short] [--system NAME] [--find TEXT] [--diff]
+                       break each shipped lifecycle file in every systematic way, say who notices, write docs/mutants.md;
+                       --short: a sample, as in the gate; --find: those whose name has the text; --diff: show each
+  mutants --code [--shard K/N] [--list] [FILE]
+                       change the core's Rust code in small ways and expect a test to notice each; hours
   pictures [--check]   write docs/pictures/; --check: fail if one is stale
 ";
 
@@ -61,6 +64,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bench", "--short"] => bench::run(bench::Form::Short),
         ["bench", "--record"] => bench::run(bench::Form::Record),
         ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
+        ["mutants", "--code", options @ ..] => mutants::code::run(&mutants::code::Options::parse(options)?),
         ["mutants", options @ ..] => mutants::run(&mutants::Options::parse(options)?),
         ["pictures"] => pictures::write(),
         ["pictures", "--check"] => pictures::check(),

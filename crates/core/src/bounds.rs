@@ -31,8 +31,12 @@ pub const JSON_BYTES: usize = 64 * 1024;
 pub const LIST_ITEMS: usize = 1_000;
 /// Patterns of one file. Compiling one takes milliseconds at worst, and no shipped file has more than one.
 pub const PATTERNS: usize = 32;
+/// Patterns of all files given together: each may take a quarter of a megabyte once it is compiled.
+pub const PATTERNS_TOGETHER: usize = 256;
 /// Records one operation may touch; beyond it the operation is refused whole.
 pub const RECORDS_PER_OPERATION: usize = 100_000;
+/// Events one operation may offer. A record takes the same one once, but may be offered it by each record it hangs on.
+pub const OFFERS_PER_OPERATION: usize = 1_000_000;
 /// The longest wait that a worker's `retry_after` can ask for; a longer one is cut, so that no sum overflows.
 pub const RETRY_AFTER: crate::time::Duration = crate::time::Duration::from_secs(365 * 24 * 3600);
 /// Names: lifecycles, states, fields, events.
@@ -41,3 +45,5 @@ pub const NAME_BYTES: usize = 100;
 pub const PAYLOAD_BYTES: u64 = 1024 * 1024;
 /// Errors of one set of files that are told; the rest mostly follow from them.
 pub const DIAGNOSTICS: usize = 1_000;
+/// Messages after which no more is guessed at what was meant: a guess costs far more than a message.
+pub const GUESSES: usize = 100;

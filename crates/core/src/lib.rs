@@ -11,6 +11,7 @@ pub mod decide;
 pub mod diagnostic;
 pub mod draw;
 pub mod expr;
+pub mod fold;
 pub mod hex;
 mod load;
 pub mod model;

@@ -1,5 +1,7 @@
 //! "Did you mean": the known name that is closest to an unknown one.
 
+use crate::bounds;
+
 /// A file may hold thousands of unknown names: what is tried for each of them is bounded.
 const LONGEST: usize = 40;
 const CANDIDATES: usize = 100;
@@ -23,9 +25,19 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
-/// A sentence that proposes the nearest name, or else lists what there is.
-pub(crate) fn advice<'a>(name: &str, what: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {
-    if let Some(near) = nearest(name, candidates.clone()) {
+/// As `nearest`, while there are few messages yet: nobody reads the guesses of a thousand.
+pub(crate) fn guessed<'a>(told: usize, name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if told < bounds::GUESSES { nearest(name, candidates) } else { None }
+}
+
+/// A sentence that proposes the nearest name, or else lists what there is; `told` counts the messages so far.
+pub(crate) fn advice<'a>(
+    told: usize,
+    name: &str,
+    what: &str,
+    candidates: impl IntoIterator<Item = &'a str> + Clone,
+) -> String {
+    if let Some(near) = guessed(told, name, candidates.clone()) {
         return format!("did you mean `{near}`?");
     }
     let mut names: Vec<String> = candidates.into_iter().take(LISTED + 1).map(|name| format!("`{name}`")).collect();
@@ -79,6 +91,6 @@ mod tests {
         assert_eq!(nearest("runing", ["RUNNING", "FAILED"]), Some("RUNNING"));
         assert_eq!(nearest("xyz", ["state"]), None);
         assert_eq!(distance("ab", "ba"), 1);
-        assert_eq!(advice("x", "states", []), "there are no states");
+        assert_eq!(advice(0, "x", "states", []), "there are no states");
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use onceward_core::compile::compile;
-use onceward_core::diagnostic::{File, Files, render_all};
+use onceward_core::diagnostic::{Diagnostic, File, Files, render_all};
 use onceward_core::model::{Definitions, Lifecycle};
 
 fn sketches() -> Vec<Files> {
@@ -127,6 +127,9 @@ fn a_row_relies_on_its_own_tests_for_null() {
     assert!(compile(&file(&format!("{set}\nwhen = \"record.m == null\""))).definitions.is_none());
     compiled(&file(&format!("{set}\nwhen = \"record.m != null && record.n > 0\"")));
     compiled(&file(&format!("{set}\nrefuse = [{{ if = \"record.m == null\", as = \"409 none\" }}]")));
+    let part = "set = { n = \"record.n > 3 ? 3 : record.m\" }";
+    assert!(compile(&file(part)).definitions.is_none());
+    compiled(&file(&format!("{part}\nwhen = \"record.m != null\"")));
 }
 
 /// Every expression, name and row of a file costs time; a file at the bounds must not cost minutes.
@@ -166,6 +169,28 @@ fn the_worst_files_are_answered_in_reasonable_time() {
         let shown = render_all(&compiled.diagnostics, &files, false);
         assert!(compiled.definitions.is_none());
         assert!(shown.len() < 2_000_000, "{} bytes of messages", shown.len());
+    }
+}
+
+/// Guessing at what was meant costs far more than a message: it ends after a hundred of them, in whatever stage.
+#[test]
+fn guesses_end_after_a_hundred_messages() {
+    let top = "language = 1\nlifecycle = \"a.b\"\n[states]\nA = { rest = true }\n[fields]\nlength = { type = \"bool\", default = false }\n";
+    let create = "[[on.create]]\ngo = \"-> A\"\n";
+    let many =
+        |line: &dyn Fn(usize) -> String| one(&format!("{top}{create}{}", (0..400).map(line).collect::<String>()));
+    let files = [
+        many(&|n| format!("[[on.e{}]]\ngo = \"A\"\nwehn = \"true\"\n", n % 100)),
+        many(&|n| format!("[[on.e{}]]\ngo = \"A\"\ntake = [\"lenght\"]\n", n % 100)),
+        many(&|n| format!("[[on.e{}]]\ngo = \"A\"\nwhen = \"record.lenght || record.lenght\"\n", n % 100)),
+        many(&|n| format!("[[on.e{}]]\ngo = \"A\"\nby = \"ower\"\n", n % 100)),
+    ];
+    for files in files {
+        let found = compile(&files).diagnostics;
+        let guessed = |found: &&Diagnostic| found.help.as_ref().is_some_and(|help| help.contains("did you mean"));
+        assert!(found.len() >= 400, "{}", found.len());
+        assert_eq!(found.iter().filter(guessed).count(), 100, "{}", found[0].message);
+        assert!(found[..100].iter().all(|found| guessed(&found)), "the first are guessed at");
     }
 }
 

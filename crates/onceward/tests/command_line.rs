@@ -75,7 +75,8 @@ fn a_name_cannot_command_the_terminal() {
 
 #[test]
 fn all_shipped_systems_are_sound_together() {
-    let done = onceward(&["check", "systems/execution", "systems/document", "systems/image"]);
+    let done =
+        onceward(&["check", "systems/execution", "systems/document", "systems/image", "systems/mesh", "systems/relay"]);
     assert_eq!(done.status.code(), Some(0), "{}", err(&done));
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Everything here panics with a message that names the refusal: a panic is how a test fails.
 
+pub mod fold;
 pub mod fuzz;
 pub mod matrix;
 pub mod random;

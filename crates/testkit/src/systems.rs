@@ -1,6 +1,8 @@
 //! The shipped systems, as their files stand in the repository.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
 
 use onceward_core::diagnostic::{File, Files, render_all};
 use onceward_core::model::Definitions;
@@ -10,6 +12,10 @@ use crate::Stage;
 /// `FILE:LINE`, the file as seen from the repository: load without the row or entry that stands there, and without
 /// the proofs. A test that still passes does not test that row (`cargo xtask rules --prove`).
 pub const TAKE_AWAY: &str = "ONCEWARD_TAKE_AWAY";
+
+/// A folder that holds files of shipped systems, as `image/job.toml`, to be read instead of those that stand in the
+/// repository, without the proofs. A test that still passes does not notice what is wrong in them (`cargo xtask mutants`).
+pub const MUTANT: &str = "ONCEWARD_MUTANT";
 
 /// The folder that holds the whole repository.
 pub fn repository() -> PathBuf {
@@ -37,6 +43,22 @@ pub fn warnings(system: &str) -> String {
 
 /// A shipped system and files of the test's own beside it (name and text), which need not be sound.
 pub fn load_with(system: &str, more: &[(&str, &str)]) -> Definitions {
+    type Loaded = HashMap<(String, String), Definitions>;
+    // Hundreds of tests of one process load the same few files: reading and proving them once is enough.
+    static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
+    let key = (system.to_owned(), format!("{more:?}"));
+    let loaded = LOADED.get_or_init(Mutex::default);
+    let found = loaded.lock().ok().and_then(|loaded| loaded.get(&key).cloned());
+    found.unwrap_or_else(|| {
+        let definitions = read(system, more);
+        if let Ok(mut loaded) = loaded.lock() {
+            loaded.insert(key, definitions.clone());
+        }
+        definitions
+    })
+}
+
+fn read(system: &str, more: &[(&str, &str)]) -> Definitions {
     let (mut files, whole) = files(system);
     files.extend(more.iter().map(|(name, text)| File { name: (*name).to_owned(), text: (*text).into() }));
     compile(&Files { files }, whole && more.is_empty())
@@ -62,6 +84,9 @@ fn files(system: &str) -> (Vec<File>, bool) {
     for path in paths {
         let file = path.file_name().and_then(|name| name.to_str()).expect("names in UTF-8");
         let name = format!("systems/{system}/{file}");
+        let changed = mutant().map(|folder| folder.join(system).join(file)).filter(|changed| changed.is_file());
+        whole &= changed.is_none();
+        let path = changed.unwrap_or(path);
         let mut text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
         if let Some(line) = taken_away(&name) {
             text = without(&text, line);
@@ -90,6 +115,11 @@ fn compile(files: &Files, prove: bool) -> Definitions {
             .definitions
             .unwrap_or_else(|| panic!("the files do not compile:\n{}", render_all(&compiled.diagnostics, files, false)))
     }
+}
+
+/// Where files stand that were changed to see who notices.
+pub(crate) fn mutant() -> Option<PathBuf> {
+    std::env::var_os(MUTANT).map(PathBuf::from)
 }
 
 fn taken_away(file: &str) -> Option<usize> {
@@ -157,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_shipped_systems_are_clean() {
-        for system in ["execution", "document", "image"] {
+        for system in ["execution", "document", "image", "mesh", "relay"] {
             assert_eq!(warnings(system), "", "{system}");
         }
     }

@@ -2,6 +2,7 @@
 //! machine and on who else uses it; no figure of time fails anything).
 
 mod callgrind;
+mod spread;
 mod table;
 
 use std::collections::BTreeMap;
@@ -43,6 +44,9 @@ pub(crate) fn run(form: Form) -> Result<()> {
     if form != Form::Short {
         let lines = measured("release", 500, Form::Long)?;
         table::print(&lines);
+        let program = binary("release", "spread")?;
+        spread::print(path(&program)?)?;
+        spread::linear(path(&program)?)?;
         if form == Form::Record {
             record(&mut recorded, "release", &lines)?;
         } else {
@@ -55,6 +59,7 @@ pub(crate) fn run(form: Form) -> Result<()> {
             record(&mut recorded, "dev", &lines)?;
         } else {
             compare(&recorded, "dev", &lines)?;
+            spread::linear(path(&binary("dev", "spread")?)?)?;
             println!("{} cases counted, none above its ceiling", lines.len());
         }
     }
@@ -82,7 +87,7 @@ fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {
     let mut build = shell::command("cargo");
     build.current_dir(tree::root()).args(["build", "--quiet", "--profile", profile, "--package", "onceward-bench"]);
     shell::run(&mut build)?;
-    let program = binary(profile)?;
+    let program = binary(profile, "hotpath")?;
     let mut nanoseconds: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     let long = form == Form::Long;
     if long {
@@ -107,7 +112,7 @@ fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn binary(profile: &str) -> Result<PathBuf> {
+fn binary(profile: &str, name: &str) -> Result<PathBuf> {
     let metadata = shell::output(shell::command("cargo").current_dir(tree::root()).args([
         "metadata",
         "--format-version=1",
@@ -116,7 +121,7 @@ fn binary(profile: &str) -> Result<PathBuf> {
     let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
     let target = metadata["target_directory"].as_str().context("cargo names no target directory")?;
     let folder = if profile == "dev" { "debug" } else { profile };
-    Ok(Path::new(target).join(folder).join("hotpath"))
+    Ok(Path::new(target).join(folder).join(name))
 }
 
 fn path(program: &Path) -> Result<&str> {

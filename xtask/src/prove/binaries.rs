@@ -13,7 +13,7 @@ pub(crate) struct Binary {
     /// The folder that cargo runs its tests in.
     pub(crate) package: PathBuf,
     /// Its main file, from the root.
-    main: String,
+    pub(crate) main: String,
     tests: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
 //! A rule counts as tested only if taking away the row or the code that cites it fails a test that cites it.
 
-mod binaries;
+pub(crate) mod binaries;
 mod code;
 mod rows;
 mod trial;

@@ -3,9 +3,13 @@
 //! Everything is decided on the compiled model. Each proof counts too much as possible rather than too little, so that
 //! what is called sound is sound; what cannot be known is said as a warning whose code begins with `unproven-`.
 
+mod accounts;
+mod bounded;
 mod callers;
 mod cases;
 mod causes;
+mod dead_rows;
+mod declarations;
 mod effects;
 mod engine_rows;
 mod enter_cycles;
@@ -13,11 +17,13 @@ mod faults;
 mod holds;
 mod leased;
 mod money;
+mod never_from;
 mod orphans;
 mod retries;
 mod shadowing;
 mod states;
 mod survey;
+mod timers;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -42,12 +48,20 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
         enter_cycles::check(survey, &mut found);
         holds::check(survey, &mut found);
         callers::check(survey, &mut found);
+        never_from::check(survey, &mut found);
         shadowing::check(survey, flow, &mut found);
         retries::check(survey, flow, &mut found);
+        timers::check(survey, flow, &mut found);
+        declarations::check(survey, &mut found);
     }
     engine_rows::check(&studies, &mut found);
     causes::check(&studies, &mut found);
     money::check(&studies, &mut found);
+    accounts::check(&studies, &mut found);
+    // Last, because a warning less is better than a proof less where a file is too much work.
+    for studied in studies.values() {
+        dead_rows::check(&studied.survey, &studied.flow, &mut found);
+    }
     found.sort_by(|a, b| (a.at, a.severity, a.code).cmp(&(b.at, b.severity, b.code)));
     found
 }

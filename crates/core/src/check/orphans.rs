@@ -1,9 +1,10 @@
 //! No orphans (DOC-14): a record that is in a state is final there, may rest there, waits for a worker, is with one, or has a timer.
 
 use super::cases::Cover;
-use super::faults::{Flow, standing};
+use super::faults::{Env, Flow, Judge, standing};
 use super::survey::{Survey, rows};
 use crate::diagnostic::Diagnostic;
+use crate::expr::{Binary, Expr, Kind, Root};
 use crate::model::{Event, EventKind, Row, StateIx, Timing};
 
 pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
@@ -31,19 +32,51 @@ pub(super) fn passes_through(survey: &Survey, state: StateIx) -> bool {
     sure.is_some_and(|sure| fitting[..=sure].iter().all(|row| row.to.is_some_and(|to| to != state)))
 }
 
-/// Some timer is sure to be set, and when it is due some row is sure to hold and to leave.
+/// Some timer is sure to be set, and when it is due some row is sure to hold, and to leave or to set it anew.
 pub(super) fn is_timed(survey: &Survey, flow: &Flow, state: StateIx) -> bool {
     let timed: Vec<&Row> =
         survey.lifecycle.rows(EventKind::Time).iter().filter(|row| row.from.contains(state)).collect();
-    // Every row that may be taken must leave, or the record would stay with its timers spent.
-    timed.iter().all(|row| row.to.is_some_and(|to| to != state))
-        && timed.iter().enumerate().any(|(at, row)| {
-            // Rows of one time are asked together, with the first of them.
-            !timed[..at].iter().any(|earlier| same_time(earlier, row)) && is_sure(survey, flow, row, state) && {
-                let same: Vec<&Row> = timed.iter().copied().filter(|other| same_time(row, other)).collect();
-                Cover::of(survey, flow, EventKind::Time, &same, state).is_whole()
-            }
-        })
+    timed.iter().enumerate().any(|(at, row)| {
+        // Rows of one time are asked together, with the first of them.
+        if timed[..at].iter().any(|earlier| same_time(earlier, row)) || !is_sure(survey, flow, row, state) {
+            return false;
+        }
+        let same: Vec<&Row> = timed.iter().copied().filter(|other| same_time(row, other)).collect();
+        let last = timed.iter().rposition(|other| same_time(row, other)).unwrap_or(at);
+        // Timers that fall due together are spent together: a row that stays may then come first and leave none.
+        let robbed =
+            timed[..last].iter().any(|other| other.to.is_none() && !same_time(row, other) && may_coincide(row, other));
+        !robbed
+            && same.iter().all(|row| goes_on(survey, row))
+            && Cover::of(survey, flow, EventKind::Time, &same, state).is_whole()
+    })
+}
+
+/// Once taken, the row leaves the record with timers set: by entering a state, be it the same, or by moving its time on.
+fn goes_on(survey: &Survey, row: &Row) -> bool {
+    let Some(Timing::At(slot)) = row.timing else { return row.to.is_some() };
+    row.to.is_some() || row.set.iter().any(|(set, formula)| *set == slot && is_later(survey, &formula.expr))
+}
+
+/// `now` and some time more: later than any timer that has fired.
+fn is_later(survey: &Survey, expr: &Expr) -> bool {
+    let Kind::Binary(Binary::Add, left, right) = &expr.kind else { return false };
+    let is_now = |expr: &Expr| matches!(&expr.kind, Kind::Read(path) if path.root == Root::Now);
+    let more = if is_now(left) { right } else { left };
+    let mut judge = Judge::new(survey.definitions, survey.lifecycle);
+    judge.muted = 1;
+    let none = Env::new(std::rc::Rc::from([]));
+    (is_now(left) || is_now(right))
+        && !judge.peek(more, &none).null
+        && judge.peek(more, &none).number().is_some_and(|(least, _)| least > 0)
+}
+
+/// Two delays that differ never end together.
+fn may_coincide(row: &Row, other: &Row) -> bool {
+    match (super::timers::fixed_delay(row), super::timers::fixed_delay(other)) {
+        (Some(delay), Some(other)) => delay == other,
+        _ => true,
+    }
 }
 
 fn same_time(row: &Row, other: &Row) -> bool {
@@ -77,10 +110,13 @@ fn orphan(survey: &Survey, flow: &Flow, state: StateIx) -> Diagnostic {
             "say that this is meant with `rest = true` (or `final = true`), let workers take it with `ready = true`, or add \
              an `[[on.time]]` row from `{name}`"
         )),
-        Some(row) if row.to.is_none_or(|to| to == state) => error
+        Some(row) if !goes_on(survey, row) => error
             .label("its timed row does not leave the state")
             .also(row.at, "stays, and its timer is then spent")
-            .help(format!("let a timed row go from `{name}` to another state, or mark the state `rest = true`")),
+            .help(format!(
+                "let a timed row go from `{name}` to another state (or `{name} -> {name}`, which starts its timers anew), or mark \
+                 the state `rest = true`"
+            )),
         Some(row) if !is_sure(survey, flow, row, state) => {
             let field = match &row.timing {
                 Some(Timing::At(slot)) => survey.lifecycle.fields[usize::from(*slot)].name.to_string(),

@@ -1,60 +1,74 @@
-//! Whether retries end (EXE-11): a failed job comes back only so often where every way back counts up a field
-//! that has a bound.
+//! Whether retries end (EXE-11): a failed job comes back only so often where every way back has a bound.
 
-use super::faults::{Counters, Flow, Shape, growth, judge_of, start, taken};
-use super::survey::{Survey, rows};
+use super::bounded;
+use super::faults::{Flow, Shape, judge_of, start, taken};
+use super::survey::Survey;
 use crate::diagnostic::Diagnostic;
 use crate::expr::{ErrorPart, Root};
-use crate::model::{Event, EventKind, Row, Slot, StateIx, StateSet};
+use crate::model::{Event, EventKind, StateIx, StateSet};
 
 pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
     let Some(event) = survey.lifecycle.events.iter().find(|event| event.kind == EventKind::Fail) else { return };
     for (at, row) in event.rows.iter().enumerate() {
         let back: Vec<StateIx> =
-            survey.fires_in(event, row).into_iter().filter(|from| comes_back(survey, row, *from)).collect();
-        if back.is_empty() || ends(survey, flow, row, &back) || is_yield(survey, flow, event, at, &back) {
-            continue;
+            survey.fires_in(event, row).into_iter().filter(|from| comes_back(survey, flow, event, at, *from)).collect();
+        let ends = back.is_empty() || is_yield(survey, flow, event, at, &back);
+        match row.forever {
+            Some(mark) if ends => {
+                found.push(
+                    Diagnostic::warning("needless-forever", mark, "retries of this row end all the same")
+                        .label("says that a job may fail this way without end")
+                        .help("take it out"),
+                );
+                continue;
+            }
+            None if !ends => {}
+            _ => continue,
         }
         found.push(
             Diagnostic::warning("unproven-retries", row.at, "unknown whether retries end")
-                .label("a job that fails this way comes back to the workers, and nothing is counted up to a bound")
+                .label("a job that fails this way comes back to the workers, and nothing on the way has a bound")
                 .help(
-                    "count the failures in an int field (`set = { failures = \"record.failures + 1\" }`), and give up in an \
-                     earlier row once it reaches a bound",
+                    "bound the attempts (`when = \"record.attempt < 5\"`, or an int field that counts the failures) or the time \
+                     (`when = \"now < record.created_at + duration('1h')\"`), and give up in another row; or say with \
+                     `forever = true` that it is meant",
                 ),
         );
     }
 }
 
-/// The row leads to where it can be leased into the same state again.
-fn comes_back(survey: &Survey, row: &Row, from: StateIx) -> bool {
+/// The row leads to where the job can be leased into the same state again, and again, by rows that have no bound and that
+/// no caller has to call: a person who tries again has decided to.
+fn comes_back(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: StateIx) -> bool {
+    let row = &event.rows[at];
     let to = row.to.unwrap_or(from);
-    to == from && survey.ready.contains(from)
-        || survey.spread(StateSet::default().with(to))[usize::from(from)].is_some()
-}
-
-/// Some field grows each time the row is taken, never shrinks, and cannot grow for ever.
-fn ends(survey: &Survey, flow: &Flow, row: &Row, back: &[StateIx]) -> bool {
-    row.set.iter().any(|(slot, formula)| {
-        growth(&formula.expr, *slot).is_some_and(|by| by > 0)
-            && never_shrinks(survey, *slot)
-            && back.iter().all(|state| is_bounded(flow, *state, *slot))
-    })
-}
-
-fn never_shrinks(survey: &Survey, slot: Slot) -> bool {
-    rows(survey.lifecycle).filter(|(event, _)| event.kind != EventKind::Create).all(|(_, row)| {
-        row.inputs.iter().all(|input| input.take != Some(slot))
-            && row
-                .set
-                .iter()
-                .all(|(set, formula)| *set != slot || growth(&formula.expr, slot).is_some_and(|by| by >= 0))
-    })
-}
-
-fn is_bounded(flow: &Flow, state: StateIx, slot: Slot) -> bool {
-    let facts = flow.rest[usize::from(state)].as_ref();
-    facts.and_then(|facts| facts[usize::from(slot)].number()).is_some_and(|(_, most)| !Counters::is_far(most))
+    if bounded::is_bounded(survey, flow, event, at, from) {
+        return false;
+    }
+    if to == from && survey.ready.contains(from) {
+        return true;
+    }
+    let mut seen = StateSet::default().with(to);
+    let mut queue = vec![to];
+    while let Some(state) = queue.pop() {
+        for event in &survey.lifecycle.events {
+            for (at, row) in event.rows.iter().enumerate().filter(|(_, row)| survey.fires(event.kind, row, state)) {
+                if !bounded::goes_by_itself(survey, flow, event, row) {
+                    continue;
+                }
+                let next = row.to.unwrap_or(state);
+                if seen.contains(next) || bounded::is_bounded(survey, flow, event, at, state) {
+                    continue;
+                }
+                if next == from {
+                    return true;
+                }
+                seen = seen.with(next);
+                queue.push(next);
+            }
+        }
+    }
+    false
 }
 
 /// A worker that gives the job back unharmed has not failed at it.

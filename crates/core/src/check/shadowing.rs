@@ -19,8 +19,10 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
                 continue;
             }
             let turns: Vec<Turn> = froms.iter().map(|from| turn(survey, flow, event, at, *from)).collect();
-            if turns.iter().all(|turn| *turn == Turn::Never) {
-                found.push(never(survey, event, at, froms[0]));
+            let gone = |turn: &Turn| matches!(turn, Turn::Never | Turn::Dead);
+            if let (true, Some(shadowed)) = (turns.iter().all(gone), turns.iter().position(|turn| *turn == Turn::Never))
+            {
+                found.push(never(survey, event, at, froms[shadowed]));
             } else if turns.iter().all(|turn| *turn != Turn::Has) && turns.contains(&Turn::Unknown) {
                 let earlier = deciding(event, at, froms[0]).next();
                 let mut warning = Diagnostic::warning(
@@ -43,6 +45,8 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
 enum Turn {
     Has,
     Never,
+    /// Its own guard never holds, which is told of elsewhere.
+    Dead,
     Unknown,
 }
 
@@ -55,17 +59,19 @@ fn deciding(event: &Event, at: usize, from: Option<StateIx>) -> impl Iterator<It
 
 fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<StateIx>) -> Turn {
     let row = &event.rows[at];
-    if survey.is_tired() || deciding(event, at, from).next().is_none() {
+    if survey.is_tired() {
         return Turn::Has;
     }
     let mut judge: Judge = judge_of(survey, event, row, None);
     let Some(env) = start(flow, survey.lifecycle, event, row, from, &judge.given.clone()) else { return Turn::Has };
-    // Guards that can never hold by themselves are another matter; here only what earlier rows take away counts.
     let alone = match &row.when {
         Some(when) => judge.split(&when.expr, &env).0,
         None => Some(env.clone()),
     };
     if alone.is_none() {
+        return Turn::Dead;
+    }
+    if deciding(event, at, from).next().is_none() {
         return Turn::Has;
     }
     let left = is_left(&mut judge, event, at, from, &env);

@@ -9,7 +9,7 @@ use crate::model::{AccountRef, Amount, Move, Template, TemplatePart, Type};
 use crate::syntax::ast::{self, Text};
 
 impl Builder<'_> {
-    pub(super) fn outside(&mut self) -> Vec<Arc<str>> {
+    pub(super) fn outside(&mut self) -> (Vec<Arc<str>>, Vec<Span>) {
         let source = self.source;
         let mut accounts = Vec::new();
         for account in &source.outside {
@@ -20,9 +20,9 @@ impl Builder<'_> {
                 self.invalid_account(account, account.at(), "not an account's name");
                 continue;
             }
-            accounts.push(account.text.clone());
+            accounts.push((account.text.clone(), account.at()));
         }
-        accounts
+        accounts.into_iter().unzip()
     }
 
     fn needs_asset(&mut self, at: Span) {

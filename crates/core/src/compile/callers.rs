@@ -13,7 +13,7 @@ impl Builder<'_> {
         let mut callers = Vec::new();
         for who in &source.who {
             let Some(formula) = self.formula(&who.is, view, &want(Type::Bool, false)) else { continue };
-            callers.push(Who { name: who.name.text.clone(), formula, rules: who.rules.clone() });
+            callers.push(Who { name: who.name.text.clone(), formula, rules: who.rules.clone(), at: who.name.at() });
         }
         callers
     }
@@ -49,7 +49,12 @@ impl Builder<'_> {
         let found = self.source.who.iter().position(|who| *who.name.text == *text);
         if found.is_none() {
             let callers = allowed.iter().copied().chain(self.source.who.iter().map(|who| &*who.name.text));
-            let help = near::advice(text, "callers that may stand here", callers);
+            let help =
+                if matches!(text, "anyone" | "anybody" | "everyone" | "any" | "*") && !allowed.contains(&"anyone") {
+                    "leave `by` out: then every key that may write is let in".to_owned()
+                } else {
+                    near::advice(self.told(), text, "callers that may stand here", callers)
+                };
             self.report(
                 Diagnostic::error("unknown-caller", name.at(), format!("`{text}` is nobody that may stand here"))
                     .label("not a caller")

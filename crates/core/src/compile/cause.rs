@@ -128,7 +128,7 @@ impl Builder<'_> {
         let known = shapes.contains_key(&event.text);
         if !known {
             let events = shapes.keys().map(|name| &**name).filter(|name| EventKind::of(name) == EventKind::Called);
-            let help = near::advice(&event.text, "events it knows", events.collect::<Vec<_>>());
+            let help = near::advice(self.told(), &event.text, "events it knows", events.collect::<Vec<_>>());
             self.report(
                 Diagnostic::error("unknown-event", event.at(), format!("{target} knows no event `{}`", event.text))
                     .label("nobody answers it there")
@@ -217,7 +217,7 @@ impl Builder<'_> {
         });
         let message = format!("no row of {target} under `{event}` takes this");
         match misfits.into_iter().next() {
-            Some(Misfit::Expression(diagnostics)) => self.out.extend(diagnostics),
+            Some(Misfit::Expression(diagnostics)) => self.tell(diagnostics),
             Some(Misfit::Missing(name)) => self.report(
                 Diagnostic::error("no-row-fits", at, message)
                     .label(format!("`{name}` is not given"))
@@ -231,7 +231,7 @@ impl Builder<'_> {
                     rows.flat_map(|row| row.inputs.iter().map(|input| &*input.field.name)).collect();
                 known.sort_unstable();
                 known.dedup();
-                let help = near::advice(&name.text, "inputs its rows take", known);
+                let help = near::advice(self.told(), &name.text, "inputs its rows take", known);
                 self.report(
                     Diagnostic::error("no-row-fits", name.at(), message)
                         .label(format!("`{}` is not taken", name.text))

@@ -52,7 +52,7 @@ fn stages(files: &Files, out: &mut Vec<Diagnostic>) -> Option<Definitions> {
     let mut definitions = Definitions::default();
     for source in &sources {
         let own = world.signatures.get(&source.lifecycle.text)?;
-        let (mut lifecycle, diagnostics) = Builder::new(source, own, &world).build();
+        let (mut lifecycle, diagnostics) = Builder::new(source, own, &world, out.len()).build();
         out.extend(diagnostics);
         // The model holds no map with keys other than text and no number that JSON cannot write.
         lifecycle.hash = hash::of(&lifecycle).ok()?;
@@ -75,10 +75,11 @@ fn read(files: &Files, out: &mut Vec<Diagnostic>) -> Vec<Source> {
         return Vec::new();
     }
     let builtin = File { name: "onceward.delivery".into(), text: DELIVERY.into() };
-    let mut sources: Vec<Source> = parse(BUILTIN_FILE, &builtin, out).into_iter().collect();
+    let mut patterns = bounds::PATTERNS_TOGETHER + 2;
+    let mut sources: Vec<Source> = parse(BUILTIN_FILE, &builtin, &mut patterns, out).into_iter().collect();
     for (index, file) in files.files.iter().enumerate() {
         let Ok(index) = u32::try_from(index) else { continue };
-        let Some(source) = parse(index, file, out) else { continue };
+        let Some(source) = parse(index, file, &mut patterns, out) else { continue };
         if source.lifecycle.text.starts_with("onceward.") {
             out.push(
                 Diagnostic::error(

@@ -49,7 +49,11 @@ pub(super) struct Builder<'a> {
     links: Vec<LinkScope>,
     /// Paths that cannot be null in the rest of the row, because its guard or its refusals say so.
     pub(super) known: Vec<expr::Path>,
+    /// The row's guard or one of its refusals cannot be read: what it would have ruled out is not known.
+    pub(super) unsure: bool,
     pub(super) out: Vec<Diagnostic>,
+    /// Messages about other files, before this one's.
+    pub(super) before: usize,
 }
 
 pub(super) fn payload_bounds(source: &Source, out: &mut Vec<Diagnostic>) -> PayloadBounds {
@@ -71,7 +75,7 @@ pub(super) const fn want(ty: Type, nullable: bool) -> Want {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(source: &'a Source, own: &'a Signature, world: &'a World) -> Self {
+    pub(super) fn new(source: &'a Source, own: &'a Signature, world: &'a World, before: usize) -> Self {
         Self {
             source,
             own,
@@ -81,8 +85,15 @@ impl<'a> Builder<'a> {
             lookups: Vec::new(),
             links: Vec::new(),
             known: Vec::new(),
+            unsure: false,
             out: Vec::new(),
+            before,
         }
+    }
+
+    /// How many messages there are before the next.
+    pub(super) fn told(&self) -> usize {
+        self.before + self.out.len()
     }
 
     /// The whole lifecycle, without its hash. Only to be used where nothing was reported.
@@ -98,15 +109,18 @@ impl<'a> Builder<'a> {
         let lookups = self.lookups();
         self.lookups = lookups.iter().map(|lookup| (lookup.name.clone(), lookup.lifecycle.clone())).collect();
         self.declare_answers();
-        // Rows that read a link or a lookup that is not right are not to blame.
-        let (events, readers) = if self.out.is_empty() { self.events() } else { (Vec::new(), Vec::new()) };
+        // What reads a link or a lookup that is not right is not to blame: nothing more is told in that case.
+        let wrong = self.out.len();
+        let (events, readers) = if wrong == 0 { self.events() } else { (Vec::new(), Vec::new()) };
+        let (outside, outside_at) = self.outside();
         let lifecycle = Lifecycle {
             name: source.lifecycle.text.clone(),
             about: about(source.about.as_ref()),
             hash: "".into(),
             key,
             asset: source.asset.as_ref().map(|asset| asset.text.clone()),
-            outside: self.outside(),
+            outside,
+            outside_at,
             clock: if source.operation_clock.is_some() { Clock::Operation } else { Clock::Engine },
             states: self.states(),
             fields: self.own.fields.clone(),
@@ -131,6 +145,9 @@ impl<'a> Builder<'a> {
             links,
             events,
         };
+        if wrong > 0 {
+            self.out.truncate(wrong);
+        }
         (lifecycle, self.out)
     }
 
@@ -147,10 +164,18 @@ impl<'a> Builder<'a> {
         match self.try_expr(text, place, view, want) {
             Ok(expr) => Some(expr),
             Err(diagnostics) => {
-                self.out.extend(diagnostics);
+                self.tell(diagnostics);
                 None
             }
         }
+    }
+
+    /// What is wrong with an expression, but for what may only follow from a guard that cannot be read.
+    pub(super) fn tell(&mut self, mut diagnostics: Vec<Diagnostic>) {
+        if self.unsure {
+            diagnostics.retain(|diagnostic| diagnostic.code != "maybe-null");
+        }
+        self.out.extend(diagnostics);
     }
 
     pub(super) fn try_expr(
@@ -171,6 +196,7 @@ impl<'a> Builder<'a> {
             links: if view.links { &self.links } else { &[] },
             actor: view.actor,
             now: view.now,
+            told: self.told(),
         };
         let failed = match expr::compile(text, place, &scope, want) {
             Ok(expr) => return Ok(expr),
@@ -182,6 +208,9 @@ impl<'a> Builder<'a> {
             && matches!(&expr.kind, expr::Kind::Read(path) if self.known.contains(path))
         {
             expr.typed.nullable = false;
+            return Ok(expr);
+        }
+        if let Ok(expr) = expr::compile_knowing(text, place, &scope, want, &self.known) {
             return Ok(expr);
         }
         Err(failed)
@@ -199,7 +228,7 @@ impl<'a> Builder<'a> {
     pub(super) fn state_at(&mut self, name: &str, at: crate::diagnostic::Span) -> Option<StateIx> {
         let found = self.own.states.iter().position(|state| **state == *name);
         if found.is_none() {
-            let help = near::advice(name, "states", self.own.states.iter().map(|state| &**state));
+            let help = near::advice(self.told(), name, "states", self.own.states.iter().map(|state| &**state));
             self.report(
                 Diagnostic::error("unknown-state", at, format!("{} has no state `{name}`", self.own.name))
                     .label("not declared in [states]")

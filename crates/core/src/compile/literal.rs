@@ -29,6 +29,9 @@ pub(super) fn value(literal: &Literal, ty: &Type, bounds: &Bounds) -> Result<Val
         (Type::Duration, Literal::Text(text)) => {
             Value::Duration(text.text.parse().map_err(|_| "is not a duration, as \"30s\"".to_owned())?)
         }
+        (Type::Duration, Literal::Int(number)) => {
+            return Err(format!("is a number without a unit: write \"{number}s\" for seconds"));
+        }
         (Type::List(of), Literal::List(items)) => {
             let plain = Bounds::default();
             let element = bounds.element.as_deref().unwrap_or(&plain);
@@ -47,6 +50,7 @@ fn admits(bounds: &Bounds, value: &Value) -> bool {
     match value {
         Value::Int(int) => bounds.int.is_none_or(|(min, max)| (min..=max).contains(int)),
         Value::Double(double) => bounds.double.is_none_or(|(min, max)| (min..=max).contains(double)),
+        Value::Duration(length) => bounds.duration.is_none_or(|(min, max)| (min..=max).contains(length)),
         Value::Text(text) => {
             sized(text.chars().count()) && bounds.pattern.as_ref().is_none_or(|pattern| pattern.is_match(text))
         }

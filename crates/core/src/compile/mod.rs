@@ -3,6 +3,7 @@
 
 mod account;
 mod asks;
+mod bounded;
 mod callers;
 mod cause;
 mod declared;

@@ -147,6 +147,10 @@ impl Builder<'_> {
                 }
             }
         }
+        if let Some(at) = row.forever.filter(|_| kind != EventKind::Fail) {
+            let message = format!("`forever` cannot stand under `{name}`");
+            self.misplaced(at, &message, "only a failure is retried", "take it out");
+        }
         if (kind == EventKind::Create) != row.go.creates() {
             let (message, help) = if row.go.creates() {
                 (

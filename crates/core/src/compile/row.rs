@@ -9,7 +9,8 @@ use crate::model::{
     AccountRef, Amount, By, Event, EventKind, Field, Formula, Refuse, Row, Slot, StateSet, TemplatePart, Timing, Type,
     Typed,
 };
-use crate::syntax::ast;
+use crate::syntax::ast::{self, Text};
+use crate::syntax::{is_name, is_negative};
 use crate::time::Duration;
 use crate::value::Value;
 
@@ -55,6 +56,7 @@ impl Builder<'_> {
         let timing = self.timing(row);
         let when = row.when.as_ref().and_then(|when| self.formula(when, view, &want(Type::Bool, false)));
         self.learn(when.as_ref(), true);
+        self.unsure = when.is_none() && row.when.is_some();
         let refuse = self.refuse(&row.refuse, view);
         let mut compiled = Row {
             from,
@@ -70,6 +72,7 @@ impl Builder<'_> {
             cascade: self.causes(&row.cascade, view),
             deliver: self.deliveries(&row.deliver, view),
             timing,
+            forever: row.forever,
             audit: row.audit.as_ref().map(|audit| audit.text.clone()),
             rules: row.rules.clone(),
             checks: Vec::new(),
@@ -81,6 +84,7 @@ impl Builder<'_> {
         }
         compiled.checks = checks_read(&compiled);
         self.known.clear();
+        self.unsure = false;
         self.can_wait(kind, &compiled);
         compiled
     }
@@ -127,7 +131,10 @@ impl Builder<'_> {
     fn refuse(&mut self, entries: &[ast::Refuse], view: View) -> Vec<Refuse> {
         let mut refuse = Vec::new();
         for entry in entries {
-            let Some(condition) = self.formula(&entry.condition, view, &want(Type::Bool, false)) else { continue };
+            let Some(condition) = self.formula(&entry.condition, view, &want(Type::Bool, false)) else {
+                self.unsure = true;
+                continue;
+            };
             self.learn(Some(&condition), false);
             refuse.push(Refuse {
                 condition,
@@ -182,6 +189,10 @@ impl Builder<'_> {
 
     fn timing(&mut self, row: &ast::Row) -> Option<Timing> {
         if let Some(field) = &row.until {
+            if !is_name(&field.text) {
+                self.not_a_field(field);
+                return None;
+            }
             return self.time_field(field).map(Timing::At);
         }
         let after = row.after.as_ref()?;
@@ -192,20 +203,49 @@ impl Builder<'_> {
                 Some(Timing::After(Formula { expr, text: after.text.clone() }))
             }
             // No expression that gives a duration starts with a digit.
-            Err(_) if after.text.starts_with(|c: char| c.is_ascii_digit()) => {
+            Err(_) if is_negative(&after.text) || after.text.starts_with(|c: char| c.is_ascii_digit()) => {
+                let (label, help) = if is_negative(&after.text) {
+                    (
+                        "a timer cannot have run out before the state was entered",
+                        "`after` counts from entering the state; for a point in time, use `at` with a time field",
+                    )
+                } else {
+                    (
+                        "a number and a unit are needed",
+                        "write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\"",
+                    )
+                };
                 self.report(
                     Diagnostic::error(
                         "invalid-duration",
                         after.at(),
                         format!("`{}` cannot be a duration here", after.text),
                     )
-                    .label("a number and a unit are needed")
-                    .help("write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\""),
+                    .label(label)
+                    .help(help),
                 );
                 None
             }
             Err(_) => self.formula(after, View::default(), &want(Type::Duration, false)).map(Timing::After),
         }
+    }
+}
+
+impl Builder<'_> {
+    /// `at = "record.due"`, or a sum: a timer follows a field, so that everybody can see what it waits for.
+    fn not_a_field(&mut self, at: &Text) {
+        let field = at.text.strip_prefix("record.").filter(|name| is_name(name));
+        let help = match field {
+            Some(name) => format!("write at = \"{name}\""),
+            None => "keep the time in a field (type = \"time\"), `set` it in the row that enters the state, and name \
+                     that field here\nor count from entering the state: after = \"1h\""
+                .to_owned(),
+        };
+        self.report(
+            Diagnostic::error("not-a-time", at.at(), "`at` names a time field; it takes no expression")
+                .label("not a field's name")
+                .help(help),
+        );
     }
 }
 

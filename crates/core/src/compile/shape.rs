@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::declared::{Declarer, TYPES};
+use super::declared::{self, Declarer, METADATA, TYPES};
 use crate::diagnostic::Diagnostic;
 use crate::expr::Signature;
 use crate::model::{EventKind, Field, Input, Slot};
@@ -101,7 +101,7 @@ fn input_field(input: &ast::Field, signature: &Signature, declarer: &mut Declare
     }
     let Some(like) = signature.fields.iter().find(|field| field.name == input.ty.text) else {
         let known = TYPES.into_iter().chain(signature.fields.iter().map(|field| &*field.name));
-        let help = near::advice(&input.ty.text, "types and fields", known);
+        let help = declared::type_advice(declarer.out.len(), &input.ty.text, "types and fields", known);
         declarer.out.push(
             Diagnostic::error(
                 "unknown-type",
@@ -139,7 +139,11 @@ fn repeated(shape: &RowShape, name: &Text, out: &mut Vec<Diagnostic>) -> bool {
 pub(super) fn slot(signature: &Signature, name: &Text, out: &mut Vec<Diagnostic>) -> Option<Slot> {
     let found = signature.fields.iter().position(|field| field.name == name.text);
     if found.is_none() {
-        let help = near::advice(&name.text, "fields", signature.fields.iter().map(|field| &*field.name));
+        let help = match &*name.text {
+            "state" => "a row changes the state with `go`, as go = \"A -> B\"".to_owned(),
+            own if METADATA.contains(&own) => format!("every record has `{own}`; it is not given or set like a field"),
+            other => near::advice(out.len(), other, "fields", signature.fields.iter().map(|field| &*field.name)),
+        };
         out.push(
             Diagnostic::error("unknown-field", name.at(), format!("{} has no field `{}`", signature.name, name.text))
                 .label("not declared in [fields]")

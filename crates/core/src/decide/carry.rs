@@ -1,5 +1,6 @@
 //! Carrying out: choosing the row that answers an event, doing what it says, and all that follows from it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -12,7 +13,7 @@ use super::input::Given;
 use super::keys;
 use super::ledger;
 use super::links;
-use super::plan::{NotTaken, Occasion, Plan, PlannedCause, weigh};
+use super::plan::{NotTaken, Occasion, Plan, PlannedCause, Weighed, weigh};
 use super::timers;
 use super::work::end_execution;
 use crate::bounds;
@@ -37,7 +38,9 @@ pub(super) struct Run<'a> {
     pub(super) draft: Draft<'a>,
     tasks: Vec<Task>,
     depth: usize,
-    /// Events offered, required and records spawned so far, against `bounds::RECORDS_PER_OPERATION`.
+    /// Records that took an event offered or required, or declined it, or were spawned, so far.
+    reached: usize,
+    /// Events offered so far; some of them to records that have taken them before.
     offered: usize,
     /// Enter rows in a row, so far.
     chain: usize,
@@ -45,7 +48,7 @@ pub(super) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(super) fn new(draft: Draft<'a>) -> Self {
-        Self { draft, tasks: Vec::new(), depth: 0, offered: 0, chain: 0 }
+        Self { draft, tasks: Vec::new(), depth: 0, reached: 0, offered: 0, chain: 0 }
     }
 
     /// Where to go back to when a row is undone: what was changed, and what is still to be done.
@@ -80,7 +83,10 @@ impl<'a> Run<'a> {
             }
             match weigh(&self.draft, &record, row, occasion)? {
                 Err(reason) => best = best.max(reason),
-                Ok(plan) => {
+                Ok(Weighed::Waits(questions, known)) => {
+                    return Err(self.ask(questions, known, Some(&record), &record, row, occasion));
+                }
+                Ok(Weighed::Holds(plan)) => {
                     let mark = self.mark();
                     if self.carry_out(Some(&record), (*record).clone(), row, plan, occasion, (event, number))? {
                         return Ok(Ok(()));
@@ -241,7 +247,7 @@ impl<'a> Run<'a> {
             let reason = format!("more than {DEPTH} records make or require one another");
             return Err(Halt::Refuse(refusal(&record, "require", 409, "too_deep", reason)));
         }
-        self.offered += 1;
+        self.reached += 1;
         self.within_bounds()?;
         self.depth += 1;
         let base = self.tasks.len();
@@ -251,34 +257,63 @@ impl<'a> Run<'a> {
     }
 
     /// Run the tasks down to a length of the stack: depth first, and no deeper in calls however long the chain.
+    ///
+    /// Where one of them lacks something the attempt is lost; the others are run all the same, for what they lack, so that
+    /// a store is asked once for each step away from the first record and not once for each record.
     pub(super) fn follow_up(&mut self, base: usize) -> Step<()> {
+        let (mut missing, mut due) = (BTreeSet::new(), BTreeSet::new());
         while self.tasks.len() > base {
             let Some(task) = self.tasks.pop() else { break };
-            self.within_bounds()?;
-            match task {
-                Task::Offer { record, event, input } => self.offer(record, &event, &input)?,
-                Task::Entered { record, row, chain } => {
-                    // The checker allows no circle of enter rows; should one come here unchecked, it ends.
-                    if chain > bounds::STATES {
-                        let record = self.draft.expect(record)?;
-                        let reason = "its enter rows go round in a circle";
-                        return Err(Halt::Refuse(refusal(&record, "enter", 409, "endless_enter", reason)));
-                    }
-                    self.chain = chain + 1;
-                    self.entered(record, row)?;
-                    self.chain = 0;
+            let mark = self.mark();
+            match self.take_up(task) {
+                Ok(()) => {}
+                Err(Halt::Missing(keys)) => {
+                    missing.extend(keys);
+                    self.back_to(&mark);
                 }
+                Err(Halt::Due(records)) => {
+                    due.extend(records);
+                    self.back_to(&mark);
+                }
+                // Nothing that is found out without what is missing counts.
+                Err(_) if !missing.is_empty() || !due.is_empty() => self.tasks.truncate(base),
+                Err(halt) => return Err(halt),
             }
         }
-        Ok(())
+        if !missing.is_empty() {
+            return Err(Halt::Missing(missing.into_iter().collect()));
+        }
+        if due.is_empty() { Ok(()) } else { Err(Halt::Due(due.into_iter().collect())) }
+    }
+
+    fn take_up(&mut self, task: Task) -> Step<()> {
+        self.within_bounds()?;
+        match task {
+            Task::Offer { record, event, input } => self.offer(record, &event, &input),
+            Task::Entered { record, row, chain } => {
+                // The checker allows no circle of enter rows; should one come here unchecked, it ends.
+                if chain > bounds::STATES {
+                    let record = self.draft.expect(record)?;
+                    let reason = "its enter rows go round in a circle";
+                    return Err(Halt::Refuse(refusal(&record, "enter", 409, "endless_enter", reason)));
+                }
+                self.chain = chain + 1;
+                self.entered(record, row)?;
+                self.chain = 0;
+                Ok(())
+            }
+        }
     }
 
     /// What is undone counts too: it is the work that is bounded, however rows are tried and given up.
     fn within_bounds(&self) -> Step<()> {
-        if self.offered <= bounds::RECORDS_PER_OPERATION {
+        let reason = if self.reached > bounds::RECORDS_PER_OPERATION {
+            format!("the operation reaches more than {} records", bounds::RECORDS_PER_OPERATION)
+        } else if self.offered > bounds::OFFERS_PER_OPERATION {
+            format!("the operation offers more than {} events", bounds::OFFERS_PER_OPERATION)
+        } else {
             return Ok(());
-        }
-        let reason = format!("the operation reaches more than {} records", bounds::RECORDS_PER_OPERATION);
+        };
         Err(Halt::Refuse(super::halt::refusal_of_call("cascade", 409, "operation_too_large", reason)))
     }
 
@@ -286,6 +321,8 @@ impl<'a> Run<'a> {
         if self.draft.has_taken(id, event) || self.draft.expect(id)?.awaits_finish() {
             return Ok(());
         }
+        self.reached += 1;
+        self.within_bounds()?;
         // Noted before its own cascades come round to it again.
         self.draft.note_taken(id, event);
         if self.fire(id, caused(event, input))?.is_err() {

@@ -7,7 +7,7 @@ use super::carry::Run;
 use super::halt::{Halt, Step, refusal_of_call};
 use super::input::{Given, is_bounded};
 use super::operation::Create;
-use super::plan::{NotTaken, Occasion, weigh};
+use super::plan::{NotTaken, Occasion, Weighed, weigh};
 use crate::model::{Lifecycle, PayloadBounds};
 use crate::record::{Payload, Record};
 use crate::value::{RecordId, Value};
@@ -83,7 +83,10 @@ impl Run<'_> {
         for (number, row) in event.rows.iter().enumerate() {
             match weigh(&self.draft, &record, row, occasion)? {
                 Err(reason) => best = best.max(reason),
-                Ok(plan) => {
+                Ok(Weighed::Waits(questions, known)) => {
+                    return Err(self.ask(questions, known, None, &record, row, occasion));
+                }
+                Ok(Weighed::Holds(plan)) => {
                     let mark = self.mark();
                     if self.carry_out(None, record.clone(), row, plan, occasion, (event, number))? {
                         return Ok(Ok(id));

@@ -28,8 +28,8 @@ pub(super) type Step<T> = Result<T, Halt>;
 impl From<Stop> for Halt {
     fn from(stop: Stop) -> Self {
         match stop {
-            Stop::Missing(key) => Self::Missing(vec![key]),
-            Stop::Due(id) => Self::Due(vec![id]),
+            Stop::Missing(keys) => Self::Missing(keys),
+            Stop::Due(ids) => Self::Due(ids),
             Stop::Later(time) => Self::Later(time),
             Stop::Fault(fault) => Self::Fault(fault),
             // Answers are resolved before any expression that reads them; one that is not is a bug of ours, and the

@@ -6,6 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::bounds;
 use crate::model::{Bounds, Field, Row, Type};
+use crate::time::Duration;
 use crate::value::{RecordId, Value};
 
 /// What came with an event, before any row has looked at it.
@@ -142,6 +143,15 @@ pub(super) fn fits(field: &Field, value: &Value) -> Result<(), String> {
     within(&field.name, &field.ty, &field.bounds, value)
 }
 
+/// Only the bounds that were given are told.
+fn out_of_time(name: &str, min: Duration, max: Duration) -> String {
+    match (min.micros() == i64::MIN, max.micros() == i64::MAX) {
+        (true, _) => format!("`{name}` must be at most {max}"),
+        (_, true) => format!("`{name}` must be at least {min}"),
+        _ => format!("`{name}` must be from {min} to {max}"),
+    }
+}
+
 fn within(name: &str, ty: &Type, bounds: &Bounds, value: &Value) -> Result<(), String> {
     match (ty, value) {
         (Type::Int, Value::Int(number)) => match bounds.int {
@@ -150,6 +160,10 @@ fn within(name: &str, ty: &Type, bounds: &Bounds, value: &Value) -> Result<(), S
         },
         (Type::Double, Value::Double(number)) => match bounds.double {
             Some((min, max)) if !(min..=max).contains(number) => Err(format!("`{name}` must be from {min} to {max}")),
+            _ => Ok(()),
+        },
+        (Type::Duration, Value::Duration(length)) => match bounds.duration {
+            Some((min, max)) if !(min..=max).contains(length) => Err(out_of_time(name, min, max)),
             _ => Ok(()),
         },
         (Type::Enum(values), Value::Text(text)) => {
@@ -175,10 +189,7 @@ fn within(name: &str, ty: &Type, bounds: &Bounds, value: &Value) -> Result<(), S
             Some((_, max)) if text.len() as u64 > max => Err(format!("`{name}` must have at most {max} bytes")),
             _ => Ok(()),
         },
-        (Type::Bool, Value::Bool(_))
-        | (Type::Time, Value::Time(_))
-        | (Type::Duration, Value::Duration(_))
-        | (Type::Ref(_), Value::Ref(_)) => Ok(()),
+        (Type::Bool, Value::Bool(_)) | (Type::Time, Value::Time(_)) | (Type::Ref(_), Value::Ref(_)) => Ok(()),
         _ => Err(format!("`{name}` must not be a {}", value.kind())),
     }
 }

@@ -8,7 +8,7 @@ use super::halt::{Halt, Step, refusal};
 use super::plan::Occasion;
 use super::snapshot::{CountKey, UniqueKey, key_parts};
 use crate::expr::{FaultKind, eval};
-use crate::model::{Clash, KeyPart, Limit, StateSet};
+use crate::model::{Clash, KeyPart, Limit, StateSet, Unique};
 use crate::record::Record;
 use crate::value::{RecordId, Value};
 
@@ -16,29 +16,41 @@ use crate::value::{RecordId, Value};
 pub(super) fn update(draft: &mut Draft, before: Option<&Record>, after: &Record, occasion: Occasion) -> Step<()> {
     let lifecycle = Arc::clone(&after.lifecycle);
     for unique in &lifecycle.uniques {
-        let old = before.and_then(|record| held(record, &unique.on, unique.within));
-        let new = held(after, &unique.on, unique.within);
-        if old == new {
-            continue;
-        }
-        let key = |parts| UniqueKey { lifecycle: Arc::clone(&lifecycle.name), unique: Arc::clone(&unique.name), parts };
-        // A key without `in` is for ever: whoever had it first keeps it, even when its field changes.
-        if let (Some(parts), true) = (old, unique.within.is_some()) {
-            draft.set_holder(key(parts), None);
-        }
-        if let Some(parts) = new {
-            let key = key(parts);
-            match draft.holder(&key)? {
-                Some(holder) if holder != after.id => {
-                    return Err(clash(draft, before, after, occasion, holder, &unique.clash)?);
-                }
-                Some(_) => {}
-                None => draft.set_holder(key, Some(after.id)),
-            }
-        }
+        update_unique(draft, before, after, occasion, unique)?;
     }
     for limit in &lifecycle.limits {
         update_limit(draft, before, after, occasion.event, limit)?;
+    }
+    Ok(())
+}
+
+pub(super) fn update_unique(
+    draft: &mut Draft,
+    before: Option<&Record>,
+    after: &Record,
+    occasion: Occasion,
+    unique: &Unique,
+) -> Step<()> {
+    let old = before.and_then(|record| held(record, &unique.on, unique.within));
+    let new = held(after, &unique.on, unique.within);
+    if old == new {
+        return Ok(());
+    }
+    let lifecycle = &after.lifecycle.name;
+    let key = |parts| UniqueKey { lifecycle: Arc::clone(lifecycle), unique: Arc::clone(&unique.name), parts };
+    // A key without `in` is for ever: whoever had it first keeps it, even when its field changes.
+    if let (Some(parts), true) = (old, unique.within.is_some()) {
+        draft.set_holder(key(parts), None);
+    }
+    if let Some(parts) = new {
+        let key = key(parts);
+        match draft.holder(&key)? {
+            Some(holder) if holder != after.id => {
+                return Err(clash(draft, before, after, occasion, holder, &unique.clash)?);
+            }
+            Some(_) => {}
+            None => draft.set_holder(key, Some(after.id)),
+        }
     }
     Ok(())
 }
@@ -78,7 +90,13 @@ fn held(record: &Record, on: &[KeyPart], within: Option<StateSet>) -> Option<Vec
     within.is_none_or(|states| states.contains(record.state)).then(|| key_parts(record, on)).flatten()
 }
 
-fn update_limit(draft: &mut Draft, before: Option<&Record>, after: &Record, event: &str, limit: &Limit) -> Step<()> {
+pub(super) fn update_limit(
+    draft: &mut Draft,
+    before: Option<&Record>,
+    after: &Record,
+    event: &str,
+    limit: &Limit,
+) -> Step<()> {
     // Without `in`, creations count, and nothing ever leaves the count.
     if limit.within.is_none() && before.is_some() {
         return Ok(());

@@ -25,24 +25,18 @@ enum Party {
 }
 
 pub(super) fn plan(moves: &[Move], env: &Env) -> Step<Vec<PlannedMove>> {
-    moves
-        .iter()
-        .map(|entry| {
-            let amount = match &entry.amount {
-                Amount::Rest => None,
-                Amount::Formula(formula) => match eval(&formula.expr, env)? {
-                    Value::Int(amount) => Some(amount),
-                    _ => return Err(fault(FaultKind::Null)),
-                },
-            };
-            Ok(PlannedMove {
-                from: party(&entry.from, env)?,
-                to: party(&entry.to, env)?,
-                amount,
-                short: entry.short.clone(),
-            })
-        })
-        .collect()
+    moves.iter().map(|entry| plan_one(entry, env)).collect()
+}
+
+pub(super) fn plan_one(entry: &Move, env: &Env) -> Step<PlannedMove> {
+    let amount = match &entry.amount {
+        Amount::Rest => None,
+        Amount::Formula(formula) => match eval(&formula.expr, env)? {
+            Value::Int(amount) => Some(amount),
+            _ => return Err(fault(FaultKind::Null)),
+        },
+    };
+    Ok(PlannedMove { from: party(&entry.from, env)?, to: party(&entry.to, env)?, amount, short: entry.short.clone() })
 }
 
 fn party(account: &AccountRef, env: &Env) -> Step<Party> {

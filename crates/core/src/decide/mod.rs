@@ -11,6 +11,7 @@ mod keys;
 mod ledger;
 mod links;
 mod operation;
+mod outside;
 mod plan;
 mod readiness;
 mod run;
@@ -26,6 +27,7 @@ pub use changes::{
 pub use operation::{Answer, Call, Create, ErrorReport, Operation};
 pub use readiness::{Waiting, in_order, readiness};
 pub use run::decide;
+pub(crate) use snapshot::ref_changes;
 pub use snapshot::{
     CountKey, Key, LinkChange, LinkKey, QueueKey, Snapshot, UniqueKey, key_parts, link_changes, queue_of,
 };

@@ -10,6 +10,7 @@ use super::draft::{Draft, fault};
 use super::halt::{Halt, Step, refusal};
 use super::input::{self, Given};
 use super::ledger::{self, PlannedMove};
+use super::outside::{self, Answers, Known};
 use crate::expr::{Env, FaultKind, Kind, Path, Root, Stop, checks_read, eval};
 use crate::model::{Cause, Deliver, Formula, Row, Slot, Spawn, SpawnPayload};
 use crate::record::{Record, WorkError};
@@ -34,6 +35,13 @@ pub(super) enum NotTaken {
     Caller,
     Input(String),
     Guard,
+}
+
+/// What came of weighing a row that was not found wanting.
+pub(super) enum Weighed {
+    Holds(Plan),
+    /// These questions are open. What is known without them, where the guard holds already.
+    Waits(Vec<Question>, Option<Known>),
 }
 
 /// What a row that holds will do, all of it worked out beforehand.
@@ -65,7 +73,7 @@ pub(super) struct PlannedCause {
 }
 
 /// Weigh a row whose states fit. `record` is as it was; at creation, with its defaults.
-pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasion) -> Step<Result<Plan, NotTaken>> {
+pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasion) -> Step<Result<Weighed, NotTaken>> {
     let inputs = match input::read(row, occasion.creating, occasion.given) {
         Ok(inputs) => inputs,
         Err(reason) => {
@@ -97,42 +105,53 @@ pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasio
     }
     let mut env = Env { input: &inputs.values, result: occasion.result, error: occasion.error, ..draft.env(record) };
     let answers;
-    if row.checks.is_empty() {
-        if !holds(row, &env)? {
-            return Ok(Err(NotTaken::Guard));
-        }
-        refuse(row, &env, occasion.event, is_true)?;
-    } else {
-        // Ask the outside only once all that can be judged without it holds.
-        match row.when.as_ref().map_or(Ok(Some(true)), |when| judged(when, &env))? {
+    if !row.checks.is_empty() {
+        // What holds or fails without the outside does so whatever it would answer.
+        let open = match row.when.as_ref().map_or(Ok(Some(true)), |when| judged(when, &env))? {
             Some(false) => return Ok(Err(NotTaken::Guard)),
-            Some(true) => refuse(row, &env, occasion.event, |formula, env| Ok(judged(formula, env)? == Some(true)))?,
-            None => {}
-        }
-        answers = answered(draft, row, &env)?;
+            when => when.is_none(),
+        };
+        answers = match outside::answers(draft, row, &env) {
+            Ok(Answers { given, open: questions }) if questions.is_empty() => given,
+            Ok(Answers { given, open: questions }) => {
+                env.answers = &given;
+                let known = if open { None } else { Some(outside::known(row, &env, set, occasion.event)?) };
+                return Ok(Ok(Weighed::Waits(questions, known)));
+            }
+            Err(halt) if open => return Err(halt),
+            Err(halt) => {
+                refuse(row, &env, occasion.event, |formula, env| Ok(judged(formula, env)? == Some(true)))?;
+                return Err(halt);
+            }
+        };
         env.answers = &answers;
-        if !holds(row, &env)? {
-            return Ok(Err(NotTaken::Guard));
-        }
-        refuse(row, &env, occasion.event, is_true)?;
     }
+    if !holds(row, &env)? {
+        return Ok(Err(NotTaken::Guard));
+    }
+    refuse(row, &env, occasion.event, is_true)?;
     for (slot, formula) in &row.set {
-        let value = eval(&formula.expr, &env)?;
-        let field = &record.lifecycle.fields[usize::from(*slot)];
-        if input::fits(field, &value).is_err() {
-            let kind = if value.is_null() { FaultKind::Null } else { FaultKind::OutOfBounds };
-            return Err(Halt::Fault(crate::expr::Fault { kind, at: formula.expr.at }));
-        }
-        set.push((*slot, value));
+        set.push((*slot, assigned(*slot, formula, &env)?));
     }
-    Ok(Ok(Plan {
+    Ok(Ok(Weighed::Holds(Plan {
         set,
         moves: ledger::plan(&row.moves, &env)?,
         spawn: plan_spawns(&row.spawn, &env)?,
         deliver: plan_deliveries(&row.deliver, &env)?,
         require: plan_causes(draft, &row.require, &env)?,
         cascade: plan_causes(draft, &row.cascade, &env)?,
-    }))
+    })))
+}
+
+/// The value that a field is set to, within the field's bounds.
+pub(super) fn assigned(slot: Slot, formula: &Formula, env: &Env) -> Step<Value> {
+    let value = eval(&formula.expr, env)?;
+    let field = &env.record.lifecycle.fields[usize::from(slot)];
+    if input::fits(field, &value).is_err() {
+        let kind = if value.is_null() { FaultKind::Null } else { FaultKind::OutOfBounds };
+        return Err(Halt::Fault(crate::expr::Fault { kind, at: formula.expr.at }));
+    }
+    Ok(value)
 }
 
 fn holds(row: &Row, env: &Env) -> Step<bool> {
@@ -147,7 +166,7 @@ fn is_true(formula: &Formula, env: &Env) -> Step<bool> {
 }
 
 /// A condition without the outside; `None` where it cannot be judged before an answer is there.
-fn judged(formula: &Formula, env: &Env) -> Step<Option<bool>> {
+pub(super) fn judged(formula: &Formula, env: &Env) -> Step<Option<bool>> {
     match eval(&formula.expr, env) {
         Ok(Value::Bool(truth)) => Ok(Some(truth)),
         Ok(_) => Err(Halt::Fault(crate::expr::Fault { kind: FaultKind::Null, at: formula.expr.at })),
@@ -166,7 +185,7 @@ fn unfit(draft: &Draft, row: &Row, record: &Record, caller: Caller, reason: Stri
     }
 }
 
-fn refuse(row: &Row, env: &Env, event: &str, applies: impl Fn(&Formula, &Env) -> Step<bool>) -> Step<()> {
+pub(super) fn refuse(row: &Row, env: &Env, event: &str, applies: impl Fn(&Formula, &Env) -> Step<bool>) -> Step<()> {
     for entry in &row.refuse {
         if applies(&entry.condition, env)? {
             // What the outside found is not told on: a prompt that is blocked hears that it is, not by what (IMG-15).
@@ -212,44 +231,6 @@ fn unfit_ref(draft: &Draft, row: &Row, values: &[Value], caller: Caller) -> Step
         }
     }
     Ok(None)
-}
-
-/// The answers to the row's checks, or the questions that are still open.
-fn answered(draft: &Draft, row: &Row, env: &Env) -> Step<Vec<Option<Arc<[Value]>>>> {
-    let lifecycle = &env.record.lifecycle;
-    let mut answers = vec![None; lifecycle.checks.len()];
-    let mut questions = Vec::new();
-    for number in &row.checks {
-        let check = &lifecycle.checks[usize::from(*number)];
-        let mut arguments = Map::new();
-        for (name, formula) in &check.ask {
-            arguments.insert(name.to_string(), eval(&formula.expr, env)?.to_json());
-        }
-        let payload = if check.payload { env.record.payload } else { None };
-        let answer = draft.operation.answers.iter().find(|answer| {
-            answer.lifecycle == lifecycle.name
-                && answer.check == check.name
-                && answer.arguments == arguments
-                && answer.payload == payload
-        });
-        match answer {
-            Some(answer) => {
-                let parts = input::read_parts(&check.answer, &Json::Object(answer.answer.clone()));
-                let parts = parts.map_err(|reason| {
-                    let reason = format!("the answer to the check `{}` is not as declared: {reason}", check.name);
-                    Halt::Refuse(refusal(env.record, "check", 503, "bad_answer", reason))
-                })?;
-                answers[usize::from(*number)] = Some(parts.into());
-            }
-            None => questions.push(Question {
-                lifecycle: Arc::clone(&lifecycle.name),
-                check: Arc::clone(&check.name),
-                arguments,
-                payload,
-            }),
-        }
-    }
-    if questions.is_empty() { Ok(answers) } else { Err(Halt::Ask(questions)) }
 }
 
 fn applies(condition: Option<&Formula>, env: &Env) -> Step<bool> {

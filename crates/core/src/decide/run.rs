@@ -230,10 +230,12 @@ fn answer(draft: Draft, outcome: Outcome, now: Time) -> Decision {
     let Parts { entries, uniques, counts, moves, effects, payloads, audit, reads } = draft.into_parts();
     let mut records = Vec::with_capacity(entries.len());
     let mut executions = Vec::new();
+    let mut paid: Vec<RecordId> = moves.iter().map(|paid| paid.cause).collect();
+    paid.sort_unstable();
     for entry in entries {
         // A row that moves money between named accounts changes something, and its record's log must tell of it.
-        let paid = moves.iter().any(|paid| paid.cause == entry.after.id);
-        if !paid && entry.before.as_deref().is_some_and(|before| same(before, &entry.after)) {
+        let unchanged = entry.before.as_deref().is_some_and(|before| same(before, &entry.after));
+        if unchanged && paid.binary_search(&entry.after.id).is_err() {
             continue;
         }
         let mut after = entry.after;

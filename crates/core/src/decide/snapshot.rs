@@ -141,7 +141,8 @@ impl Snapshot {
                 continue;
             };
             if change.added {
-                if !linked.contains(&after.id) {
+                // A record that is new is in no list yet; looking through a long one for each would add up.
+                if before.is_none() || !linked.contains(&after.id) {
                     linked.push(after.id);
                 }
             } else {
@@ -183,14 +184,14 @@ pub fn queue_of(record: &Record) -> Option<QueueKey> {
 }
 
 /// A link that a change of a record makes or takes away.
-pub(super) struct RefChange {
-    pub(super) slot: usize,
-    pub(super) target: RecordId,
-    pub(super) added: bool,
+pub(crate) struct RefChange {
+    pub(crate) slot: usize,
+    pub(crate) target: RecordId,
+    pub(crate) added: bool,
 }
 
 /// The refs that differ between two versions of a record.
-pub(super) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefChange> {
+pub(crate) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefChange> {
     let may_refer = |record: &Record| record.fields.iter().any(|value| matches!(value, Value::Ref(_) | Value::List(_)));
     let mut changes = Vec::new();
     if !may_refer(after) && !before.is_some_and(may_refer) {
@@ -198,28 +199,26 @@ pub(super) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefCha
     }
     for (slot, new) in after.fields.iter().enumerate() {
         let old = before.and_then(|record| record.fields.get(slot)).unwrap_or(&Value::Null);
+        // Most rows leave most refs alone, and a list of them may be long.
+        if old == new {
+            continue;
+        }
         let (old, new) = (targets(old), targets(new));
-        changes.extend(old.iter().filter(|id| !new.contains(id)).map(|id| RefChange {
-            slot,
-            target: *id,
-            added: false,
-        }));
-        changes.extend(new.iter().filter(|id| !old.contains(id)).map(|id| RefChange {
-            slot,
-            target: *id,
-            added: true,
-        }));
+        let lost = old.difference(&new).map(|id| RefChange { slot, target: *id, added: false });
+        changes.extend(lost);
+        let gained = new.difference(&old).map(|id| RefChange { slot, target: *id, added: true });
+        changes.extend(gained);
     }
     changes
 }
 
-fn targets(value: &Value) -> Vec<RecordId> {
+fn targets(value: &Value) -> BTreeSet<RecordId> {
     match value {
-        Value::Ref(id) => vec![*id],
+        Value::Ref(id) => BTreeSet::from([*id]),
         Value::List(items) => {
             items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect()
         }
-        _ => Vec::new(),
+        _ => BTreeSet::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! How expressions see a draft: other records, links and natural keys, as the operation has left them so far.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::draft::{Draft, dangling};
@@ -13,8 +14,8 @@ use crate::value::{RecordId, Value};
 
 fn stop(halt: Halt) -> Stop {
     match halt {
-        Halt::Missing(keys) => keys.into_iter().next().map_or_else(wrong, Stop::Missing),
-        Halt::Due(ids) => ids.into_iter().next().map_or_else(wrong, Stop::Due),
+        Halt::Missing(keys) => Stop::Missing(keys),
+        Halt::Due(ids) => Stop::Due(ids),
         Halt::Later(time) => Stop::Later(time),
         Halt::Fault(fault) => Stop::Fault(fault),
         // Looking at a record gives none of these.
@@ -62,23 +63,30 @@ impl Draft<'_> {
 
     /// The records of a link, in no order and not looked at.
     pub(super) fn link_members(&self, of: RecordId, link: &Link) -> Step<Vec<RecordId>> {
-        let mut targets: Vec<RecordId> = Vec::new();
+        let (mut targets, mut missing) = (Vec::new(), Vec::new());
         for source in &link.from {
             let key =
                 LinkKey { target: of, lifecycle: Arc::clone(&source.lifecycle), field: Arc::clone(&source.field) };
             self.note_read(Key::Links(key.clone()));
-            match self.snapshot.links.get(&key) {
-                Some(linked) => targets.extend(linked),
-                None if self.snapshot.complete => {}
-                None => return Err(Halt::Missing(vec![Key::Links(key)])),
-            }
-            for (record, added) in self.links.get(&key).map_or(&[][..], Vec::as_slice) {
-                if *added {
-                    targets.push(*record);
-                } else {
-                    targets.retain(|id| id != record);
+            let linked = match self.snapshot.links.get(&key) {
+                Some(linked) => linked.as_slice(),
+                None if self.snapshot.complete => &[],
+                None => {
+                    missing.push(Key::Links(key));
+                    continue;
                 }
-            }
+            };
+            let Some(changes) = self.links.get(&key) else {
+                targets.extend(linked);
+                continue;
+            };
+            // Of several changes by one record the last counts.
+            let last: BTreeMap<RecordId, bool> = changes.iter().copied().collect();
+            targets.extend(linked.iter().filter(|id| !last.contains_key(*id)));
+            targets.extend(last.iter().filter(|(_, added)| **added).map(|(id, _)| *id));
+        }
+        if !missing.is_empty() {
+            return Err(Halt::Missing(missing));
         }
         targets.sort_unstable();
         targets.dedup();

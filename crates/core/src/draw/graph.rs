@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::words::{Said, said};
+use super::words::{Said, Tone, said};
 use crate::model::{Event, EventKind, Lifecycle, StateIx};
 
 /// Number of a node: 0 is the start marker, a state is one more than its index.
@@ -49,6 +49,14 @@ pub(super) struct Edge {
     pub(super) more: usize,
     /// How well the edge fits the way on which all goes well; less is better.
     standing: (u8, usize),
+}
+
+impl Edge {
+    /// The tone of its rows; `None` where there are several.
+    pub(super) fn tone(&self) -> Option<Tone> {
+        let first = self.rows.first()?.tone;
+        self.rows.iter().all(|row| row.tone == first).then_some(first)
+    }
 }
 
 pub(super) fn node(state: StateIx) -> NodeIx {

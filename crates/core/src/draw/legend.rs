@@ -2,7 +2,7 @@
 
 use super::graph::Graph;
 use super::plate::{Line, line};
-use super::words::{EffectKind, Said, Tone};
+use super::words::{ANOTHER_RECORD, EffectKind, Said, Tone};
 use crate::model::{Lifecycle, Ready};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(super) enum Sign {
     Called,
     Engine,
     Timer,
+    /// An arrow that stands for several of these.
+    Mixed,
     /// Words alone, in their colour.
     Words,
 }
@@ -82,6 +84,7 @@ fn entries(lifecycle: &Lifecycle, graph: &Graph) -> Vec<(Sign, Line)> {
             Sign::Timer,
             line(None, vec![("timer", "timer".to_owned()), ("legend", " since entering, or at a time".to_owned())]),
         ),
+        (graph.edges.iter().any(|edge| edge.tone().is_none()), Sign::Mixed, plain("several of these on one arrow")),
         (
             has_effect(&|row| row.effects.iter().any(|effect| effect.kind == EffectKind::Money)),
             Sign::Words,
@@ -92,6 +95,23 @@ fn entries(lifecycle: &Lifecycle, graph: &Graph) -> Vec<(Sign, Line)> {
                     ("legend", ": money; all of it if no amount".to_owned()),
                 ],
             ),
+        ),
+        (
+            rows().any(|row| row.caller.as_deref() == Some(ANOTHER_RECORD)),
+            Sign::Words,
+            line(
+                None,
+                vec![
+                    ("called", "event".to_owned()),
+                    ("who", format!(" ← {ANOTHER_RECORD}")),
+                    ("legend", ": only another record sends it, no caller".to_owned()),
+                ],
+            ),
+        ),
+        (
+            rows().any(|row| row.turn.is_some()),
+            Sign::Words,
+            plain("1. 2. before an event: its rows are tried in this order, and the first that fits is taken"),
         ),
         (stays, Sign::Words, plain("under a line in a box: what may happen without leaving the state")),
         (leaves, Sign::Words, plain("→ state in a box: a move with no line drawn")),

@@ -94,7 +94,7 @@ fn picked(lifecycle: &Lifecycle, test: impl Fn(usize) -> bool) -> Vec<usize> {
 }
 
 fn short(said: &Said) -> String {
-    let mut first = if said.tone == Tone::Timer { format!("⏱ {}", said.head) } else { said.head.clone() };
+    let mut first = if said.tone == Tone::Timer { format!("⏱ {}", said.head) } else { said.turned() };
     if let Some(caller) = &said.caller {
         let _ = write!(first, " · {caller}");
     }

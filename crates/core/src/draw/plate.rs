@@ -2,7 +2,7 @@
 
 use super::graph::{Edge, Graph, InsideRow};
 use super::text::{fit, width, wrap};
-use super::words::{EffectKind, Said, Tone};
+use super::words::{ANOTHER_RECORD, EffectKind, Said, Tone};
 use crate::model::{Lifecycle, Ready, State};
 
 const NAME: f64 = 14.0;
@@ -19,7 +19,8 @@ const PADDING: f64 = 12.0;
 /// An edge meets a box at this distance from the next.
 const PORT: f64 = 16.0;
 const INDENT: f64 = 10.0;
-const GUARD_LINES: usize = 3;
+const GUARD_LINES: usize = 8;
+const RULE_LINES: usize = 3;
 const EFFECT_LINES: usize = 8;
 /// Between rows said one under the other.
 const ROW_GAP: f64 = 6.0;
@@ -166,7 +167,7 @@ fn state_plate(lifecycle: &Lifecycle, state: &State, rows: &[InsideRow], more: u
         head.push(fitted("hint", "reserved: not reached yet", inner));
     }
     if !state.rules.is_empty() {
-        head.push(fitted("rule", &state.rules.join(" "), inner));
+        head.extend(wrapped("rule", &state.rules.join(" "), inner, RULE_LINES));
     }
     let mut plate = Plate { head, ..Plate::default() };
     let mut y = stack(&mut plate.head, PADDING - 3.0);
@@ -229,10 +230,10 @@ fn row_lines(said: &Said, max: f64) -> Vec<Line> {
     };
     let (size, bold) = style_of(class);
     let room = if icon.is_some() { max - ICON } else { max };
-    let head = fit(&said.head, room, size, bold);
+    let head = fit(&said.turned(), room, size, bold);
     let mut lines = vec![line(icon, vec![(class, head.clone())])];
     if let Some(caller) = &said.caller {
-        let sign = if caller == "another record" { " ← " } else { " · " };
+        let sign = if caller == ANOTHER_RECORD { " ← " } else { " · " };
         let both = line(icon, vec![(class, head), ("who", format!("{sign}{caller}"))]);
         if both.width <= max {
             lines[0] = both;
@@ -249,13 +250,13 @@ fn row_lines(said: &Said, max: f64) -> Vec<Line> {
             EffectKind::Money => "money",
             EffectKind::Other => "effect",
         };
-        lines.extend(hanging(class, &effect.text, max, 2));
+        lines.extend(hanging(class, &effect.text, max, 3));
     }
     if shown < said.effects.len() {
         lines.push(line(None, vec![("effect", format!("and {} more effects", said.effects.len() - shown))]));
     }
     if !said.rules.is_empty() {
-        lines.push(fitted("rule", &said.rules, max));
+        lines.extend(wrapped("rule", &said.rules, max, RULE_LINES));
     }
     lines
 }

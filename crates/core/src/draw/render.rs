@@ -124,7 +124,10 @@ fn text_line(out: &mut String, line: &Line, x: f64, top: f64, anchor: Anchor) {
         runs => {
             let _ = write!(out, "<text x=\"{text_x}\" y=\"{y}\"{anchor}>");
             for run in runs {
-                let _ = write!(out, "<tspan class=\"{}\">{}</tspan>", run.class, escape(&run.text));
+                // Some programs drop a space at the edge of a run.
+                let text = escape(&run.text);
+                let (space, text) = text.strip_prefix(' ').map_or(("", &*text), |rest| ("\u{a0}", rest));
+                let _ = write!(out, "<tspan class=\"{}\">{space}{text}</tspan>", run.class);
             }
             out.push_str("</text>\n");
         }
@@ -257,13 +260,14 @@ fn draw_item(out: &mut String, item: &Item) {
             out.push_str(&small_box("final", &inner));
         }
         Sign::Reserved => out.push_str(&small_box("reserved", "")),
-        Sign::Called | Sign::Engine | Sign::Timer => {
+        Sign::Called | Sign::Engine | Sign::Timer | Sign::Mixed => {
             let tone = match item.sign {
-                Sign::Called => Tone::Called,
-                Sign::Engine => Tone::Engine,
-                _ => Tone::Timer,
+                Sign::Called => Some(Tone::Called),
+                Sign::Engine => Some(Tone::Engine),
+                Sign::Timer => Some(Tone::Timer),
+                _ => None,
             };
-            let class = tone_class(Some(tone));
+            let class = tone_class(tone);
             let _ = writeln!(out, "<path class=\"wire{class}\" d=\"M{x} {middle}H{}\"/>", round(x + 17.0));
             let _ = writeln!(
                 out,

@@ -114,14 +114,28 @@ pub(super) fn route(graph: &Graph, layers: &Layers, placed: &Places, plates: &Pl
             };
             straights.push((x_of(straight.0), round(straight.1), round(straight.2)));
         }
+        settle_ends(&mut straights);
         out.wires.push(wire(graph, edge, straights, back[edge]));
     }
     out
 }
 
+/// A line that is straight but for a few pixels looks like a mistake: its end on the box moves by so much.
+fn settle_ends(straights: &mut [(f64, f64, f64)]) {
+    const NEARLY: f64 = 4.0;
+    let last = straights.len().saturating_sub(1);
+    if last < 2 {
+        return;
+    }
+    for (end, next) in [(0, 1), (last, last - 1)] {
+        if (straights[end].0 - straights[next].0).abs() < NEARLY {
+            straights[end].0 = straights[next].0;
+        }
+    }
+}
+
 fn wire(graph: &Graph, edge: usize, straights: Vec<(f64, f64, f64)>, up: bool) -> Wire {
-    let rows = &graph.edges[edge].rows;
-    let tone = rows.first().map(|row| row.tone).filter(|tone| rows.iter().all(|row| row.tone == *tone));
+    let tone = graph.edges[edge].tone();
     let tip = match (up, straights.first(), straights.last()) {
         (true, Some((x, top, _)), _) => (*x, *top),
         (_, _, Some((x, _, bottom))) => (*x, *bottom),

@@ -71,7 +71,7 @@ fn routed(graph: &Graph, plates: &Plates) -> Routed {
             continue;
         }
         let orders = match layers.cells.len() {
-            0..=150 => 24,
+            0..=150 => 36,
             151..=600 => 3,
             _ => 1,
         };

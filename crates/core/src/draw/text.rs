@@ -81,24 +81,52 @@ pub(super) fn wrap(text: &str, max: f64, size: f64, bold: bool, lines: usize) ->
 
 fn first_line(text: &str, max: f64, size: f64, bold: bool) -> (&str, &str) {
     let mut used = 0.0;
+    let mut depth = 0_i32;
     let mut break_at = None;
-    let mut join_at = None;
+    // The best place so far, and how good it is: outside of brackets first, then as loose as the operator is.
+    let mut best: Option<(i32, i32, usize)> = None;
     for (at, c) in text.char_indices() {
-        if c == ' ' {
-            break_at = Some(at);
-            let joins = ["&& ", "|| ", "? ", ": "].iter().any(|join| text[at + 1..].starts_with(join));
-            // Not so early that the line would be nearly empty.
-            if joins && used > max * 0.3 {
-                join_at = Some(at);
+        match c {
+            ' ' => {
+                break_at = Some(at);
+                let place = looseness(text, at).map(|looseness| (depth, looseness, at));
+                // Not so early that the line would be nearly empty; among equals the last.
+                if let Some(place) = place
+                    && used > max * 0.3
+                    && best.is_none_or(|best| (place.0, place.1) <= (best.0, best.1))
+                {
+                    best = Some(place);
+                }
             }
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            _ => {}
         }
         used += width(c.encode_utf8(&mut [0; 4]), size, bold);
         if used > max && at > 0 {
-            let cut = join_at.or(break_at).filter(|at| *at > 0).unwrap_or(at);
+            let cut = best.map(|(.., at)| at).or(break_at).filter(|at| *at > 0).unwrap_or(at);
             return (text[..cut].trim_end(), text[cut..].trim_start());
         }
     }
     (text, "")
+}
+
+/// How well the text may be broken at this space, less is better: before an operator that joins conditions, or before
+/// what is said of money or of an effect in addition.
+fn looseness(text: &str, space: usize) -> Option<i32> {
+    let rest = &text[space + 1..];
+    let starts = |words: &[&str]| words.iter().any(|word| rest.starts_with(word));
+    if starts(&["|| "]) {
+        Some(0)
+    } else if starts(&["&& "]) {
+        Some(1)
+    } else if starts(&["? ", ": "]) {
+        Some(2)
+    } else if starts(&["if "]) || (starts(&["("]) && text[..space].contains('→')) {
+        Some(3)
+    } else {
+        None
+    }
 }
 
 /// One line without what XML forbids and without what would turn the reading direction of the text around it.

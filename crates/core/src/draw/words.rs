@@ -33,6 +33,8 @@ pub(super) struct Effect {
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) tone: Tone,
+    /// Its place among the event's rows in this state, where they lead to different places.
+    pub(super) turn: Option<usize>,
     /// The event, or the timer.
     pub(super) head: String,
     pub(super) caller: Option<String>,
@@ -43,6 +45,19 @@ pub(super) struct Said {
     pub(super) full: String,
 }
 
+impl Said {
+    /// The head, with its turn before it.
+    pub(super) fn turned(&self) -> String {
+        match self.turn {
+            Some(turn) => format!("{turn}. {}", self.head),
+            None => self.head.clone(),
+        }
+    }
+}
+
+/// A caller that is none.
+pub(super) const ANOTHER_RECORD: &str = "another record";
+
 /// Tooltips are cut here: a file of 256 KB must not become a picture of many megabytes.
 const FULL_CHARS: usize = 600;
 
@@ -52,6 +67,7 @@ pub(super) fn said(lifecycle: &Lifecycle, event: &Event, at: usize, from: Option
     let (tone, head) = head(lifecycle, event, row);
     let mut said = Said {
         tone,
+        turn: turn(event, at, from),
         head,
         caller: caller(lifecycle, event, row),
         guard: guard(event, at, from),
@@ -81,6 +97,20 @@ fn head(lifecycle: &Lifecycle, event: &Event, row: &Row) -> (Tone, String) {
     }
 }
 
+/// Rows of one event are tried in order. On one arrow or in one box they stand in that order; where they are on several,
+/// nobody could see it.
+fn turn(event: &Event, at: usize, from: Option<StateIx>) -> Option<usize> {
+    // Timers do not compete: the first that is due is taken.
+    if event.kind == EventKind::Time {
+        return None;
+    }
+    let is_here = |row: &&Row| from.is_none_or(|state| row.from.contains(state));
+    let to = |row: &Row| row.to.filter(|to| Some(*to) != from);
+    let target = to(&event.rows[at]);
+    let parts = event.rows.iter().filter(is_here).any(|row| to(row) != target);
+    parts.then(|| event.rows[..at].iter().filter(is_here).count() + 1)
+}
+
 fn caller(lifecycle: &Lifecycle, event: &Event, row: &Row) -> Option<String> {
     if !matches!(event.kind, EventKind::Create | EventKind::Called) {
         return None;
@@ -95,7 +125,7 @@ fn caller(lifecycle: &Lifecycle, event: &Event, row: &Row) -> Option<String> {
             By::Owner => "owner",
             By::Operator => "operator",
             By::Worker => "worker",
-            By::Record => "another record",
+            By::Record => ANOTHER_RECORD,
             By::Who(who) => lifecycle.who.get(usize::from(*who)).map_or("?", |who| &who.name),
         })
         .collect();
@@ -169,7 +199,7 @@ fn last_names(template: &str) -> String {
 }
 
 fn full(said: &Said, row: &Row) -> String {
-    let mut out = said.head.clone();
+    let mut out = said.turned();
     if let Some(caller) = &said.caller {
         let _ = write!(out, " by {caller}");
     }

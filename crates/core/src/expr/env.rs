@@ -38,9 +38,9 @@ pub struct Env<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stop {
     /// Not loaded yet.
-    Missing(Key),
-    /// Has a due timer, or a lease that has run out, which must be dealt with first.
-    Due(RecordId),
+    Missing(Vec<Key>),
+    /// Have a due timer, or a lease that has run out, which must be dealt with first.
+    Due(Vec<RecordId>),
     /// Was logged later than the operation's `now`: decide again with `now` there.
     Later(Time),
     /// A check, by index, that has not been answered.

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::bounds;
+use crate::time::Duration;
 
 /// What is wrong with the text, at which bytes of it.
 #[derive(Debug)]
@@ -208,12 +209,13 @@ fn number(rest: &str, at: usize) -> Result<(Token, usize), Bad> {
     let tail = count(&bytes[length..], |byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     if tail > 0 {
         length += tail;
-        return Err(Bad::new(
-            "bad-expression",
-            at..at + length,
-            format!("`{}` is not a number", &rest[..length]),
-            "numbers are whole (`60`), with a point (`0.5`) or hexadecimal (`0x3c`); a duration is written duration('1s')",
-        ));
+        let written = &rest[..length];
+        let help = if written.parse::<Duration>().is_ok() {
+            format!("a duration stands in single quotes: '{written}', or duration('{written}') beside an operator")
+        } else {
+            "numbers are whole (`60`), with a point (`0.5`) or hexadecimal (`0x3c`)".to_owned()
+        };
+        return Err(Bad::new("bad-expression", at..at + length, format!("`{written}` is not a number"), help));
     }
     Ok((Token::Number, length))
 }

@@ -95,7 +95,15 @@ fn syntax_error(text: &str, tokens: &Tokens, errors: &cel::ParseErrors) -> Bad {
     if message.starts_with("invalid double") {
         return Bad::new("bad-expression", at.clone(), format!("`{word}` does not fit"), "write a smaller number");
     }
-    let help = match tokens.list[tokens.list.partition_point(|(_, other)| other.start < at.start)].0 {
+    let token = tokens.list.partition_point(|(_, other)| other.start < at.start);
+    let before = token.checked_sub(1).map(|before| &text[tokens.list[before].1.clone()]);
+    if tokens.list.iter().all(|(token, _)| *token == Token::Name) && !matches!(before, Some("not" | "is")) {
+        let help = format!("text stands in single quotes: '{text}'");
+        return Bad::new("bad-expression", 0..text.len(), "words alone are no expression", help);
+    }
+    let help = match tokens.list[token].0 {
+        _ if before == Some("not") => "write `!` for `not`",
+        _ if word == "is" || before == Some("is") => "compare with `==` or `!=`, as in record.note == null",
         Token::Question => "optional syntax is not part of the expression language; compare with null",
         _ if word == "and" => "write `&&`",
         _ if word == "or" => "write `||`",

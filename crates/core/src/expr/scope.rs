@@ -46,6 +46,8 @@ pub struct Scope<'a> {
     pub actor: bool,
     /// `now`.
     pub now: bool,
+    /// How many messages there are already; past some no more is guessed at what was meant.
+    pub told: usize,
 }
 
 /// Where an expression's text stands in its file.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::diagnostic::Span;
+use crate::time::Duration;
 use crate::value::Value;
 
 /// What a value may be, apart from null.
@@ -58,6 +59,9 @@ pub struct Bounds {
     pub int: Option<(i64, i64)>,
     /// Double: least and greatest value.
     pub double: Option<(f64, f64)>,
+    /// Duration: least and greatest length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<(Duration, Duration)>,
     /// Text: fewest and most characters. List: fewest and most elements. Json: most bytes.
     pub size: Option<(u64, u64)>,
     /// Text: must match as a whole where it says so with anchors.

@@ -56,6 +56,9 @@ pub struct Lifecycle {
     pub asset: Option<Arc<str>>,
     /// Accounts that stand for the world and may go below zero.
     pub outside: Vec<Arc<str>>,
+    /// Where each of them is declared.
+    #[serde(skip)]
+    pub outside_at: Vec<Span>,
     pub clock: Clock,
     pub states: Vec<State>,
     pub fields: Vec<Field>,
@@ -272,6 +275,8 @@ pub struct Who {
     pub formula: Formula,
     #[serde(skip)]
     pub rules: Vec<Arc<str>>,
+    #[serde(skip)]
+    pub at: Span,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -38,6 +38,9 @@ pub struct Row {
     pub deliver: Vec<Deliver>,
     /// Only under `time`.
     pub timing: Option<Timing>,
+    /// Only under `fail`: retries without end are meant. Changes nothing but what check has to say.
+    #[serde(skip)]
+    pub forever: Option<Span>,
     pub audit: Option<Arc<str>>,
     /// Requirement ids, as `EXE-12`.
     #[serde(skip)]

@@ -94,6 +94,8 @@ pub(crate) enum Literal {
     Int(i64),
     Double(f64),
     Text(Text),
+    /// A bound of a duration; elsewhere a duration is a text until its field's type is known.
+    Duration(Duration),
     List(Vec<At<Literal>>),
 }
 
@@ -104,6 +106,7 @@ impl Literal {
             Self::Int(_) => "an integer",
             Self::Double(_) => "a float",
             Self::Text(_) => "a string",
+            Self::Duration(_) => "a duration",
             Self::List(_) => "an array",
         }
     }
@@ -254,6 +257,7 @@ pub(crate) struct Row {
     pub(crate) deliver: Vec<Deliver>,
     pub(crate) after: Option<Text>,
     pub(crate) until: Option<Text>,
+    pub(crate) forever: Option<Span>,
     pub(crate) audit: Option<Text>,
     pub(crate) rules: Vec<Arc<str>>,
 }

@@ -3,7 +3,8 @@
 use toml::de::DeValue;
 
 use super::ast::{
-    At, Check, Clash, Errors, Field, Limit, Link, Lookup, Payload, Ready, State, Text, Unique, Who, Work, WorkKey,
+    At, Check, Clash, Errors, Field, Limit, Link, Literal, Lookup, Payload, Ready, State, Text, Unique, Who, Work,
+    WorkKey,
 };
 use super::read::{Node, Reader, Table};
 use crate::bounds;
@@ -102,9 +103,7 @@ impl Reader<'_> {
                 table,
                 &["type", "about", "enum", "of", "to", "optional", "default", "const", "min", "max", "pattern"],
             ),
-            Kept::PassingBy => {
-                self.only(table, &["type", "about", "enum", "of", "to", "optional", "min", "max", "pattern"]);
-            }
+            Kept::PassingBy => self.only_passing(&name, table),
         }
         let ty = self
             .required(
@@ -113,6 +112,7 @@ impl Reader<'_> {
                 "add `type`, one of string, int, double, bool, time, duration, list, json, ref, refs",
             )
             .and_then(|node| self.text(node, "`type`"))?;
+        let (min, max) = (self.bound_at(table, "min", &ty.text), self.bound_at(table, "max", &ty.text));
         Some(Field {
             name,
             about: self.text_at(table, "about"),
@@ -124,15 +124,40 @@ impl Reader<'_> {
             optional: self.flag(table, "optional").is_some(),
             default: self.literal_at(table, "default"),
             constant: self.literal_at(table, "const"),
-            min: self.bound_at(table, "min"),
-            max: self.bound_at(table, "max"),
+            min,
+            max,
             pattern: self.pattern_at(table),
         })
     }
 
-    /// `min` and `max`: a number, or a size, which becomes one.
-    fn bound_at(&mut self, table: Table, key: &str) -> Option<At<super::ast::Literal>> {
-        use super::ast::Literal;
+    /// What passes by is not kept, so it starts with nothing.
+    fn only_passing(&mut self, name: &Text, table: Table) {
+        const KEYS: [&str; 9] = ["type", "about", "enum", "of", "to", "optional", "min", "max", "pattern"];
+        const KEPT: [&str; 2] = ["default", "const"];
+        let kept = table.entries.iter().filter(|(key, _)| KEPT.contains(&&**key.get_ref()));
+        for (key, _) in kept {
+            let (at, key) = (self.span(key), key.get_ref());
+            let name = &name.text;
+            self.report(
+                Diagnostic::error("unknown-key", at, format!("`{name}` only passes by: it has no `{key}`"))
+                    .label("only what a record keeps has one")
+                    .help(if key == "default" {
+                        "write optional = true, and say where it is read what stands in: x == null ? … : x\n\
+                         or declare a field with that `default` in [fields] and let the row `take` it"
+                    } else {
+                        "leave it out, and write the value where it is read"
+                    }),
+            );
+        }
+        self.only_besides(table, &KEYS, |key| KEPT.contains(&key));
+    }
+
+    /// `min` and `max`: a number, a size, which becomes one, or a duration where the field is one.
+    fn bound_at(&mut self, table: Table, key: &str, ty: &str) -> Option<At<Literal>> {
+        if ty == "duration" {
+            let text = Self::get(table, key).and_then(|node| self.duration_text(node, key))?;
+            return Some(At { value: Literal::Duration(self.length(&text)?), at: text.at() });
+        }
         let At { value, at } = self.literal_at(table, key)?;
         match value {
             Literal::Text(text) => {
@@ -212,7 +237,7 @@ impl Reader<'_> {
             "lease",
             "say how long a worker holds the job without a heartbeat, as lease = \"30s\"",
         )?;
-        let lease = self.text(lease, "`lease`").and_then(|lease| self.duration(&lease))?;
+        let lease = self.duration_text(lease, "lease").and_then(|lease| self.duration(&lease))?;
         Some(Work {
             at: table.at,
             lease,

@@ -1,5 +1,7 @@
 //! A whole file.
 
+use std::ops::Range;
+
 use toml::de::{DeTable, DeValue};
 
 use super::ast::Source;
@@ -36,7 +38,9 @@ const TOML_ERRORS: usize = 5;
 
 /// Read one file. What can be read is, so that one slip does not hide the next; `None` where there is nothing to go
 /// on. Whether the file may be used is for the diagnostics to say.
-pub(crate) fn parse(index: u32, file: &File, out: &mut Vec<Diagnostic>) -> Option<Source> {
+///
+/// `patterns` counts down over all files given together, see `Reader::patterns_left`.
+pub(crate) fn parse(index: u32, file: &File, patterns: &mut usize, out: &mut Vec<Diagnostic>) -> Option<Source> {
     let start = Span::new(index, 0..0);
     if file.text.len() > bounds::FILE_BYTES {
         out.push(
@@ -48,17 +52,12 @@ pub(crate) fn parse(index: u32, file: &File, out: &mut Vec<Diagnostic>) -> Optio
     }
     let (document, errors) = DeTable::parse_recoverable(&file.text);
     for error in errors.iter().take(TOML_ERRORS) {
-        let range = error.span().unwrap_or(0..0);
-        out.push(
-            Diagnostic::error("invalid-toml", Span::new(index, range), format!("not valid TOML: {}", error.message()))
-                .label("here")
-                .help("lifecycle files are TOML: strings in quotes, tables in braces or under a [header]"),
-        );
+        out.push(not_toml(index, file, document.get_ref(), error));
     }
     if !errors.is_empty() {
         return None;
     }
-    let mut reader = Reader { file: index, source: &file.text, patterns: 0, out };
+    let mut reader = Reader { file: index, source: &file.text, patterns: 0, patterns_left: patterns, out };
     if let Some(deep) = document.get_ref().values().find_map(|node| too_deep(node, 1)) {
         let at = Span::new(index, deep);
         reader.report(
@@ -76,7 +75,66 @@ pub(crate) fn parse(index: u32, file: &File, out: &mut Vec<Diagnostic>) -> Optio
     reader.source_of(top)
 }
 
-fn too_deep(node: &Node, depth: usize) -> Option<std::ops::Range<usize>> {
+fn not_toml(index: u32, file: &File, document: &DeTable, error: &toml::de::Error) -> Diagnostic {
+    let range = error.span().unwrap_or(0..0);
+    let at = Span::new(index, range.clone());
+    let key = file.text.get(range.clone()).unwrap_or_default().trim_matches(['"', '\'']);
+    if error.message() != "duplicate key" || key.is_empty() {
+        return Diagnostic::error("invalid-toml", at, format!("not valid TOML: {}", error.message()))
+            .label("here")
+            .help("lifecycle files are TOML: strings in quotes, tables in braces or under a [header]");
+    }
+    let line = file.text[..range.start].rfind('\n').map_or(0, |end| end + 1);
+    let header = file.text[line..range.start].trim_start().starts_with('[');
+    let diagnostic = Diagnostic::error("invalid-toml", at, format!("`{key}` stands here a second time"))
+        .label(if header { "this table is there already" } else { "this key is there already" })
+        .help(if header {
+            "put what stands here under the first header; rows have double brackets, as [[on.create]]"
+        } else {
+            "keep one of the two, or give one another name"
+        });
+    let first = if header {
+        // The second table has taken the place of the first.
+        let (before, _) = DeTable::parse_recoverable(&file.text[..line]);
+        first_time(before.get_ref(), &file.text, key, range.start)
+    } else {
+        first_time(document, &file.text, key, range.start)
+    };
+    match first {
+        Some(first) => diagnostic.also(Span::new(index, first), "the first time"),
+        None => diagnostic,
+    }
+}
+
+/// Where a key that stands a second time at `byte` stood first: the nearest of its name before it, leaving out inline
+/// tables that are closed by then. What stands under a header is contiguous, so that one is of the same table.
+fn first_time(document: &DeTable, source: &str, name: &str, byte: usize) -> Option<Range<usize>> {
+    let mut found: Option<Range<usize>> = None;
+    let mut open = vec![document];
+    while let Some(table) = open.pop() {
+        for (key, node) in table {
+            let at = key.span();
+            if *key.get_ref() == *name && at.end <= byte && found.as_ref().is_none_or(|found| found.start < at.start) {
+                found = Some(at);
+            }
+            let nodes = match node.get_ref() {
+                DeValue::Array(items) => &items[..],
+                _ => std::slice::from_ref(node),
+            };
+            for node in nodes {
+                let closed = source[node.span().start..].starts_with('{') && !node.span().contains(&byte);
+                if let DeValue::Table(inner) = node.get_ref()
+                    && !closed
+                {
+                    open.push(inner);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn too_deep(node: &Node, depth: usize) -> Option<Range<usize>> {
     if depth > bounds::NESTING {
         return Some(node.span());
     }
@@ -87,12 +145,38 @@ fn too_deep(node: &Node, depth: usize) -> Option<std::ops::Range<usize>> {
     }
 }
 
+/// Whether this is what stands under an event.
+fn holds_rows(node: &Node) -> bool {
+    let is_row =
+        |node: &Node| matches!(node.get_ref(), DeValue::Table(row) if row.keys().any(|key| key.get_ref() == "go"));
+    match node.get_ref() {
+        DeValue::Array(items) => items.first().is_some_and(is_row),
+        _ => is_row(node),
+    }
+}
+
 impl Reader<'_> {
+    /// `[[reopen]]` for `[[on.reopen]]`.
+    fn events_without_on(&mut self, top: Table) {
+        for (key, node) in top.entries {
+            let name: &str = key.get_ref();
+            if !TOP_KEYS.contains(&name) && holds_rows(node) {
+                let at = self.span(key);
+                self.report(
+                    Diagnostic::error("unknown-key", at, format!("rows of the event `{name}` stand under `on`"))
+                        .label("`on.` is missing")
+                        .help(format!("write [[on.{name}]]")),
+                );
+            }
+        }
+    }
+
     fn source_of(&mut self, top: Table) -> Option<Source> {
         if !self.language(top) {
             return None;
         }
-        self.only(top, &TOP_KEYS);
+        self.events_without_on(top);
+        self.only_besides(top, &TOP_KEYS, |name| Self::get(top, name).is_some_and(holds_rows));
         let lifecycle = self
             .required(top, "lifecycle", "name it after its system, as lifecycle = \"document.job\"")
             .and_then(|node| self.text(node, "`lifecycle`"))

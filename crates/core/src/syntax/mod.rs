@@ -8,3 +8,4 @@ mod rows;
 mod words;
 
 pub(crate) use file::parse;
+pub(crate) use words::{is_name, is_negative};

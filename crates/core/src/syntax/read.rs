@@ -26,6 +26,9 @@ pub(crate) struct Reader<'a> {
     pub(crate) source: &'a str,
     /// Patterns read so far, against `bounds::PATTERNS`.
     pub(crate) patterns: usize,
+    /// Patterns until one is too many in the files given together: two more than are left of
+    /// `bounds::PATTERNS_TOGETHER`, 1 when that is to be told and 0 once it was.
+    pub(crate) patterns_left: &'a mut usize,
     pub(crate) out: &'a mut Vec<Diagnostic>,
 }
 
@@ -65,11 +68,16 @@ impl Reader<'_> {
 
     /// Refuse every key that has no meaning here.
     pub(crate) fn only(&mut self, table: Table, allowed: &[&str]) {
+        self.only_besides(table, allowed, |_| false);
+    }
+
+    /// As `only`, but for keys that were told of already.
+    pub(crate) fn only_besides(&mut self, table: Table, allowed: &[&str], told: impl Fn(&str) -> bool) {
         for (key, _) in table.entries {
             let name: &str = key.get_ref();
-            if !allowed.contains(&name) {
+            if !allowed.contains(&name) && !told(name) {
                 let at = self.span(key);
-                let help = match near::nearest(name, allowed.iter().copied()) {
+                let help = match near::guessed(self.out.len(), name, allowed.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?\nkeys allowed here: {}", allowed.join(", ")),
                     None => format!("keys allowed here: {}", allowed.join(", ")),
                 };
@@ -80,6 +88,20 @@ impl Reader<'_> {
                 );
             }
         }
+    }
+
+    /// Refuse `when` where a condition is called `if`; true where there was one.
+    pub(crate) fn when_for_if(&mut self, table: Table) -> bool {
+        let wrong = table.entries.keys().find(|key| key.get_ref() == "when");
+        if let Some(key) = wrong {
+            let at = self.span(key);
+            self.report(
+                Diagnostic::error("unknown-key", at, format!("the condition of {} is called `if`", table.what))
+                    .label("only a row has a `when`")
+                    .help("write `if` in its place"),
+            );
+        }
+        wrong.is_some()
     }
 
     pub(crate) fn get<'t>(table: Table<'t>, key: &str) -> Option<&'t Node<'t>> {
@@ -182,7 +204,7 @@ impl Reader<'_> {
     pub(crate) fn tables_at<'t>(&mut self, table: Table<'t>, key: &str, what: &'static str) -> Vec<Table<'t>> {
         let Some(node) = Self::get(table, key) else { return Vec::new() };
         let DeValue::Array(items) = node.get_ref() else {
-            self.wrong_kind(node, &format!("`{key}`"), "an array of tables");
+            self.wrong_kind(node, &format!("`{key}`"), "an array of tables, as [{ … }]");
             return Vec::new();
         };
         self.bounded(items.len(), node, &format!("`{key}`"));
@@ -292,11 +314,30 @@ impl Reader<'_> {
         let pattern = self.text_at(table, "pattern")?;
         self.patterns += 1;
         if self.patterns > bounds::PATTERNS {
-            let (at, what) = (pattern.at(), "patterns in this file");
-            self.at_most(self.patterns, bounds::PATTERNS, "too-many-entries", at, what);
+            // Told at the first that is too many.
+            if self.patterns == bounds::PATTERNS + 1 {
+                let (at, what) = (pattern.at(), "patterns in this file");
+                self.at_most(self.patterns, bounds::PATTERNS, "too-many-entries", at, what);
+            }
             return None;
         }
-        Some(pattern)
+        *self.patterns_left = self.patterns_left.saturating_sub(1);
+        match *self.patterns_left {
+            // Told of already.
+            0 => None,
+            1 => {
+                self.report(
+                    Diagnostic::error("too-many-patterns", pattern.at(), "too many patterns in these files together")
+                        .label("one more than is allowed")
+                        .help(format!(
+                            "files that are given together have at most {} patterns: bound the length of texts instead",
+                            bounds::PATTERNS_TOGETHER
+                        )),
+                );
+                None
+            }
+            _ => Some(pattern),
+        }
     }
 
     /// `{ name = expression, … }`.
@@ -306,6 +347,14 @@ impl Reader<'_> {
         let mut given = Vec::new();
         for (name, node) in inner.entries.iter().take(bounds::ENTRIES) {
             let name = self.key(name);
+            if let ("record", DeValue::Table(_)) = (&*name.text, node.get_ref()) {
+                self.report(
+                    Diagnostic::error("wrong-kind", name.at(), format!("{what} names fields without `record.`"))
+                        .label("TOML reads this as a table")
+                        .help("write the field's name alone before the `=`, as amount = \"record.amount + 1\""),
+                );
+                continue;
+            }
             if let Some(value) = self.expression(node, &format!("`{}`", name.text)) {
                 given.push(Given { name, value });
             }

@@ -8,9 +8,9 @@ use super::read::{Reader, Table};
 use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 
-const ROW_KEYS: [&str; 15] = [
+const ROW_KEYS: [&str; 16] = [
     "go", "by", "when", "refuse", "take", "input", "set", "move", "spawn", "require", "cascade", "deliver", "after",
-    "at", "audit",
+    "at", "forever", "audit",
 ];
 
 impl Reader<'_> {
@@ -75,8 +75,9 @@ impl Reader<'_> {
             require: self.causes(table, "require"),
             cascade: self.causes(table, "cascade"),
             deliver: self.deliver(table),
-            after: self.text_at(table, "after"),
+            after: Self::get(table, "after").and_then(|node| self.duration_text(node, "after")),
             until: self.text_at(table, "at"),
+            forever: self.flag(table, "forever"),
             audit: self.text_at(table, "audit"),
             rules: self.rules(table),
         })
@@ -85,6 +86,9 @@ impl Reader<'_> {
     fn refuse(&mut self, row: Table) -> Vec<Refuse> {
         let mut entries = Vec::new();
         for table in self.tables_at(row, "refuse", "an entry of `refuse`") {
+            if self.when_for_if(table) {
+                continue;
+            }
             self.only(table, &["if", "as", "audit"]);
             let condition =
                 self.required(table, "if", "add `if`: the expression that is true when the operation must be refused");
@@ -124,6 +128,9 @@ impl Reader<'_> {
     fn spawn(&mut self, row: Table) -> Vec<Spawn> {
         let mut entries = Vec::new();
         for table in self.tables_at(row, "spawn", "an entry of `spawn`") {
+            if self.when_for_if(table) {
+                continue;
+            }
             self.only(table, &["lifecycle", "if", "fields", "owner", "payload"]);
             let Some(lifecycle) = self.required(table, "lifecycle", "name the lifecycle of the new record") else {
                 continue;
@@ -161,6 +168,9 @@ impl Reader<'_> {
         let what = if key == "require" { "an entry of `require`" } else { "an entry of `cascade`" };
         let mut entries = Vec::new();
         for table in self.tables_at(row, key, what) {
+            if self.when_for_if(table) {
+                continue;
+            }
             self.only(table, &["to", "event", "input", "if"]);
             let to = self.required(table, "to", "say which records: a ref, or a link, as \"links.submissions\"");
             let event = self.required(table, "event", "name the event they are sent");
@@ -180,6 +190,9 @@ impl Reader<'_> {
     fn deliver(&mut self, row: Table) -> Vec<Deliver> {
         let mut entries = Vec::new();
         for table in self.tables_at(row, "deliver", "an entry of `deliver`") {
+            if self.when_for_if(table) {
+                continue;
+            }
             self.only(table, &["to", "body", "if"]);
             let Some(to) =
                 self.required(table, "to", "give the address as an expression, as \"'https://example.org/hook'\"")

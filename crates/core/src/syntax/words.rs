@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use toml::de::DeValue;
+
 use super::ast::{Answer, At, Go, Text};
-use super::read::{Reader, Table};
+use super::read::{Node, Reader, Table};
 use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::time::{Duration, TimeError};
@@ -30,6 +32,11 @@ fn is_rule(text: &str) -> bool {
             && letters.bytes().all(|b| b.is_ascii_uppercase())
             && digits.bytes().all(|b| b.is_ascii_digit())
     })
+}
+
+/// `-24h`: a duration with a sign before it.
+pub(crate) fn is_negative(text: &str) -> bool {
+    text.strip_prefix('-').is_some_and(|length| length.trim_start().parse::<Duration>().is_ok())
 }
 
 impl Reader<'_> {
@@ -168,15 +175,26 @@ impl Reader<'_> {
         parsed
     }
 
+    /// A duration in which something is to happen.
     pub(crate) fn duration(&mut self, text: &Text) -> Option<Duration> {
+        let length = self.length(text)?;
+        if length == Duration::ZERO {
+            self.invalid_duration(text, "nothing would ever be in time");
+            return None;
+        }
+        Some(length)
+    }
+
+    /// A duration that may be zero.
+    pub(crate) fn length(&mut self, text: &Text) -> Option<Duration> {
         match text.text.parse::<Duration>() {
-            Ok(duration) if duration > Duration::ZERO => Some(duration),
-            Ok(_) => {
-                self.invalid_duration(text, "nothing would ever be in time");
-                None
-            }
+            Ok(duration) => Some(duration),
             Err(TimeError::TooLong(_)) => {
                 self.invalid_duration(text, "too long");
+                None
+            }
+            Err(_) if is_negative(&text.text) => {
+                self.invalid_duration(text, "a length of time is not negative");
                 None
             }
             Err(_) => {
@@ -187,8 +205,28 @@ impl Reader<'_> {
     }
 
     pub(crate) fn duration_at(&mut self, table: Table, key: &str) -> Option<At<Duration>> {
-        let text = self.text_at(table, key)?;
+        let node = Self::get(table, key)?;
+        let text = self.duration_text(node, key)?;
         Some(At { value: self.duration(&text)?, at: text.at() })
+    }
+
+    /// The text of a duration, or of an expression that gives one. A bare number is the likeliest slip.
+    pub(crate) fn duration_text(&mut self, node: &Node, key: &str) -> Option<Text> {
+        let (DeValue::Integer(_) | DeValue::Float(_)) = node.get_ref() else {
+            return self.text(node, &format!("`{key}`"));
+        };
+        let at = self.span(node);
+        let written = self.source.get(at.range()).unwrap_or("30").to_owned();
+        let whole = matches!(node.get_ref(), DeValue::Integer(_)) && !written.starts_with('-');
+        let example = if whole { written.trim_start_matches('+') } else { "30" };
+        self.report(
+            Diagnostic::error("invalid-duration", at, format!("`{key}` is a length of time: it needs a unit"))
+                .label("a number without a unit")
+                .help(format!(
+                    "write {key} = \"{example}s\" for seconds, in quotes; the units are us, ms, s, m, h and d"
+                )),
+        );
+        None
     }
 
     fn invalid_duration(&mut self, text: &Text, why: &str) {

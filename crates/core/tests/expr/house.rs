@@ -129,6 +129,7 @@ impl House {
             links: &self.links,
             actor: true,
             now: true,
+            told: 0,
         }
     }
 
@@ -203,6 +204,7 @@ fn lifecycle(signature: &Signature, house: &House) -> Arc<Lifecycle> {
         key: None,
         asset: None,
         outside: Vec::new(),
+        outside_at: Vec::new(),
         clock: Clock::Engine,
         states: signature.states.iter().map(state).collect(),
         fields: signature.fields.clone(),

@@ -91,7 +91,7 @@ fn what_may_be_null_is_tested() {
     // Set on every way into the state.
     sound(&[
         (GUARD, "when = \"error.retryable && record.tries < record.most && size(record.note) < 5\""),
-        ("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nset = { note = \"'begun'\" }"),
+        ("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nset = { note = \"'met'\" }"),
     ]);
     // And cleared by a row that stays.
     unsound(
@@ -99,7 +99,7 @@ fn what_may_be_null_is_tested() {
             (GUARD, "when = \"error.retryable && record.tries < record.most && size(record.note) < 5\""),
             (
                 "go = \"QUEUED -> RUNNING\"",
-                "go = \"QUEUED -> RUNNING\"\nset = { note = \"'begun'\" }\n\n[[on.clear]]\ngo = \"RUNNING\"\nset = { note = \"null\" }",
+                "go = \"QUEUED -> RUNNING\"\nset = { note = \"'met'\" }\n\n[[on.clear]]\ngo = \"RUNNING\"\nset = { note = \"null\" }",
             ),
         ],
         "may-be-null",
@@ -109,7 +109,7 @@ fn what_may_be_null_is_tested() {
             (GUARD, "when = \"error.retryable && record.tries < record.most && size(record.note) < 5\""),
             (
                 "go = \"QUEUED -> RUNNING\"",
-                "go = \"QUEUED -> RUNNING\"\nset = { note = \"'begun'\" }\n\n[[on.give]]\ngo = \"RUNNING\"\ntake = [\"note\"]",
+                "go = \"QUEUED -> RUNNING\"\nset = { note = \"'met'\" }\n\n[[on.give]]\ngo = \"RUNNING\"\ntake = [\"note\"]",
             ),
         ],
         "may-be-null",

@@ -48,7 +48,10 @@ fn enums_booleans_and_nulls_are_decided() {
     );
     unsound(&[(BEFORE, &three)], "shadowed-row");
     shadowed("when = \"record.note == 'a' || record.note == 'b'\"", "when = \"record.note in ['b', 'a']\"");
-    both("when = \"record.note == 'a' || record.note == 'b'\"", "when = \"record.note in ['b', 'c']\"");
+    both(
+        "when = \"record.note == 'a' || record.note == 'b'\"",
+        "when = \"record.note != null && record.note in ['b', 'c']\"",
+    );
 }
 
 #[test]

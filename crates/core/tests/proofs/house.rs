@@ -35,6 +35,10 @@ result = { note = { type = "string", max = 100 }, count = { type = "int", min = 
 go   = "-> NEW"
 take = ["price", "kind", "note"]
 
+[[on.fund]]
+go   = "NEW"
+move = [{ from = "mint", to = "user:{record.owner}", amount = "100" }]
+
 [[on.pay]]
 go   = "NEW -> QUEUED"
 move = [{ from = "user:{record.owner}", to = "hold", amount = "record.price" }]

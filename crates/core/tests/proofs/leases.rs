@@ -121,6 +121,15 @@ fn retries_end_where_they_are_counted() {
         &[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nset = { tries = \"0\" }")],
         "unproven-retries",
     );
+    // Meant, and said so; but not where they end anyway.
+    sound(&[
+        ("tries = \"record.tries + 1\", ", ""),
+        ("when = \"error.retryable && record.tries < record.most\"", "when = \"error.retryable\"\nforever = true"),
+    ]);
+    warned(
+        &[("go   = \"RUNNING -> WAITING\"\nwhen", "go   = \"RUNNING -> WAITING\"\nforever = true\nwhen")],
+        "needless-forever",
+    );
     // A yield is no failure.
     sound(&[(
         "[[on.fail]]",
@@ -133,6 +142,20 @@ fn retries_end_where_they_are_counted() {
         )],
         "unproven-retries",
     );
+}
+
+/// EXE-11: a person who tries again has decided to; a program that does has no bound.
+#[test]
+fn a_person_who_tries_again_is_no_endless_retry() {
+    let again =
+        |by: &str| format!("[[on.again]]\ngo = \"FAILED -> QUEUED\"\n{by}set = {{ tries = 0 }}\n\n[[on.lease]]");
+    let rest = ("FAILED  = { final = true }", "FAILED  = { rest = true }");
+    sound(&[rest, ("[[on.lease]]", &again("by = \"owner\"\n"))]);
+    sound(&[rest, ("[[on.lease]]", &again(""))]);
+    // Both failures come back.
+    let timed = again("").replace("on.again", "on.time").replace("set", "after = \"1h\"\nset");
+    let text = job(&[rest, ("[[on.lease]]", &timed)]);
+    assert_eq!(found(&[&text, super::house::THING]), ["unproven-retries"; 2], "{text}");
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn the_time_is_set_on_every_way_in() {
     sound(&[
         (", retryAt = \"now + backoff(record.tries, '2s', 2, '30s') + jitter('1s')\"", ""),
         ("when = \"error.retryable &&", "when = \"record.retryAt != null && error.retryable &&"),
+        ("\"kind\", \"note\"]", "\"kind\", \"note\", \"retryAt\"]"),
     ]);
 }
 

@@ -63,6 +63,7 @@ impl Ground {
             links: &self.links,
             actor: true,
             now: true,
+            told: 0,
         }
     }
 

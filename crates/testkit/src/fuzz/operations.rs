@@ -17,7 +17,7 @@ const OPERATIONS: usize = 64;
 
 static SYSTEMS: LazyLock<Vec<Definitions>> = LazyLock::new(|| {
     let thing = systems::load_text(&[("thing.toml", include_str!("thing.toml"))]);
-    let mut all: Vec<_> = ["execution", "document", "image"].into_iter().map(systems::load).collect();
+    let mut all: Vec<_> = ["execution", "document", "image", "mesh"].into_iter().map(systems::load).collect();
     all.push(thing);
     all
 });
@@ -30,6 +30,10 @@ pub(super) fn run(bytes: &[u8]) {
         .answer("image.job", "prompt", |question, _| {
             let hash = question.payload.map_or(0, |payload| payload.sha256[0]);
             json!({ "pass": hash != 7, "sha256": format!("{hash:064}") })
+        })
+        .answer("mesh.node", "chain", |question, _| {
+            let known = question.arguments["did"] != "a";
+            json!({ "valid": known, "key": "a", "userBearing": known, "why": "" })
         })
         .answer("fuzz.thing", "deposit", |_, _| json!({ "ok": true, "sum": 5 }));
     let mut known: Vec<RecordId> = Vec::new();
@@ -57,11 +61,32 @@ pub(super) fn run(bytes: &[u8]) {
     }
 }
 
+/// What the author of a signed operation holds, where everything is allowed.
+const CAPABILITIES: &[&str] = &[
+    "Evidence.Write",
+    "Claim.Write",
+    "Episode.Write",
+    "Action.Write",
+    "Artifact.Write",
+    "Job.Schedule",
+    "Job.Claim",
+    "Job.Complete",
+    "Mesh.Write",
+];
+
 fn actor(choices: &mut Choices) -> Actor {
     let id = *choices.pick(&["ann", "bob", "worker-1"]);
     let roles: &[&[&str]] =
-        &[&["producer"], &["worker"], &["operator"], &["viewer"], &["producer", "pro"], &["moderator"], &[]];
-    Actor::new(id, roles[choices.below(roles.len())])
+        &[&["producer"], &["worker"], &["operator"], &["viewer"], &["producer", "pro"], &["moderator"], &[], &["fold"]];
+    let kind = choices.below(roles.len() + 2);
+    match roles.get(kind) {
+        Some(roles) => Actor::new(id, roles),
+        None => Actor {
+            capabilities: CAPABILITIES.iter().map(|one| (*one).into()).collect(),
+            user: kind > roles.len(),
+            ..Actor::new(id, &[])
+        },
+    }
 }
 
 fn call(

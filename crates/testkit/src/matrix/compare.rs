@@ -51,7 +51,10 @@ impl Matrix {
             "{}: allowed but does not happen: {missing:#?}\nhappens but is not allowed: {extra:#?}",
             self.lifecycle
         );
-        self.compare_with_file(&text(&self.lifecycle, &lines));
+        // What was changed on purpose differs from the reviewed file, of course: that would say nothing.
+        if systems::mutant().is_none() {
+            self.compare_with_file(&text(&self.lifecycle, &lines));
+        }
     }
 
     #[track_caller]

@@ -9,7 +9,7 @@ use onceward_core::value::RecordId;
 use serde_json::{Map, Value as Json};
 
 use super::cast::{Caller, Cast, Trial};
-use super::puppet::{PUPPET, PUPPETEER, puppet};
+use super::puppet::{PUPPET, PUPPETEER, needs, puppet};
 use crate::{Stage, operator, systems, user, worker};
 
 /// The scene before a record is there.
@@ -50,6 +50,8 @@ pub struct Matrix {
     payload: Option<Vec<u8>>,
     /// Whether what another record makes must point at a record that is there.
     points: bool,
+    /// Who moves the puppet: nobody whom any rule knows, and perhaps somebody with the user's authority.
+    puppeteers: Vec<Caller>,
 }
 
 impl Matrix {
@@ -85,7 +87,14 @@ impl Matrix {
             create: Map::new(),
             payload: None,
             points: spawned.iter().any(|(_, expression)| expression.contains("record.target")),
+            puppeteers: vec![Caller { name: "record", actor: user(PUPPETEER) }],
         }
+    }
+
+    /// Also what another record sends when somebody with the user's authority began it.
+    pub fn with_users_record(mut self) -> Self {
+        self.puppeteers.push(Caller { name: "user's record", actor: Actor { user: true, ..user(PUPPETEER) } });
+        self
     }
 
     /// A further kind of caller, one that the lifecycle's `[who]` names.
@@ -214,11 +223,16 @@ impl Matrix {
                         (caller.name.to_owned(), play(&caller.actor, call))
                     })
                     .collect();
-                if input.is_empty() {
-                    let mut stage = scene.stage.clone();
-                    let puppet = self.puppet(&mut stage, Some(record));
-                    let outcome = stage.fire(puppet, &format!("send_{event}"), &user(PUPPETEER)).outcome();
-                    cells.push(("record".to_owned(), cell_of(&outcome.decision, &stage, Some(record))));
+                // With nothing in hand, or with what the event cannot do without.
+                let needs = needs(self.stage.definition(&self.lifecycle), event);
+                if input.len() == needs.len() && needs.iter().all(|field| input.contains_key(&*field.name)) {
+                    for puppeteer in &self.puppeteers {
+                        let mut stage = scene.stage.clone();
+                        let puppet = self.puppet(&mut stage, Some(record));
+                        let sent = stage.fire(puppet, &format!("send_{event}"), &puppeteer.actor);
+                        let outcome = sent.with_all(Json::Object(input.clone())).outcome();
+                        cells.push((puppeteer.name.to_owned(), cell_of(&outcome.decision, &stage, Some(record))));
+                    }
                 }
                 cells
             }

@@ -2,16 +2,48 @@
 
 use std::fmt::Write as _;
 
-use onceward_core::model::Lifecycle;
+use onceward_core::model::{Field, Lifecycle, Type};
 
 pub(super) const PUPPET: &str = "matrix.puppet";
 /// Who moves the puppet: nobody whom any rule knows.
 pub(super) const PUPPETEER: &str = "puppeteer";
 
-/// A lifecycle that requires each of these events of the record it points to, and makes one for Alice with these
-/// fields (each an expression, in which `record.target` is the record).
+/// What an event cannot do without, whichever of its rows is to take it: the inputs of the first.
+pub(super) fn needs(lifecycle: &Lifecycle, event: &str) -> Vec<Field> {
+    let rows = lifecycle.event(event).map_or(&[][..], |event| &event.rows);
+    let needed = |row: &onceward_core::model::Row| -> Vec<Field> {
+        let given = row.inputs.iter().filter(|input| input.take.is_none() && !input.field.nullable);
+        given.map(|input| input.field.clone()).collect()
+    };
+    let needs: Vec<_> = rows.iter().map(needed).collect();
+    if needs.iter().any(Vec::is_empty) { Vec::new() } else { needs.into_iter().next().unwrap_or_default() }
+}
+
+/// A type as a file declares it.
+fn declared(ty: &Type) -> String {
+    let quoted =
+        |names: &[std::sync::Arc<str>]| names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+    match ty {
+        Type::Null | Type::Text => "{ type = \"string\" }".to_owned(),
+        Type::Bool => "{ type = \"bool\" }".to_owned(),
+        Type::Int => "{ type = \"int\" }".to_owned(),
+        Type::Double => "{ type = \"double\" }".to_owned(),
+        Type::Time => "{ type = \"time\" }".to_owned(),
+        Type::Duration => "{ type = \"duration\" }".to_owned(),
+        Type::Json => "{ type = \"json\" }".to_owned(),
+        Type::Enum(names) => format!("{{ type = \"string\", enum = [{}] }}", quoted(names)),
+        Type::Ref(names) => format!("{{ type = \"ref\", to = [{}] }}", quoted(names)),
+        Type::List(of) => match &**of {
+            Type::Ref(names) => format!("{{ type = \"refs\", to = [{}] }}", quoted(names)),
+            of => declared(of).replace("type = ", "type = \"list\", of = "),
+        },
+    }
+}
+
+/// A lifecycle that requires each of these events of the record it points to, handing on what it needs, and makes one for
+/// Alice with these fields (each an expression, in which `record.target` is the record).
 pub(super) fn puppet(lifecycle: &Lifecycle, events: &[String], fields: &[(&str, &str)]) -> String {
-    let (payload, lifecycle) = (lifecycle.payload, &lifecycle.name);
+    let (payload, own, lifecycle) = (lifecycle.payload, lifecycle, &lifecycle.name);
     let mut text = format!(
         "language  = 1\nlifecycle = \"{PUPPET}\"\nabout     = \"Sends events, as another record would\"\n\n\
          [payload]\nmin = \"{} B\"\nmax = \"{} B\"\n\n[states]\nthere = {{ rest = true }}\n\n[fields]\n\
@@ -27,9 +59,15 @@ pub(super) fn puppet(lifecycle: &Lifecycle, events: &[String], fields: &[(&str, 
          payload = \"same\", owner = \"'alice'\" }}]\n\n"
     );
     for event in events {
+        let needs = needs(own, event);
+        let declared: Vec<_> = needs.iter().map(|field| format!("{} = {}", field.name, declared(&field.ty))).collect();
+        let passed: Vec<_> = needs.iter().map(|field| format!("{0} = \"input.{0}\"", field.name)).collect();
         let _ = write!(
             text,
-            "[[on.send_{event}]]\ngo      = \"there\"\nrequire = [{{ to = \"record.target\", event = \"{event}\" }}]\n\n"
+            "[[on.send_{event}]]\ngo      = \"there\"\ninput   = {{ {} }}\n\
+             require = [{{ to = \"record.target\", event = \"{event}\", input = {{ {} }} }}]\n\n",
+            declared.join(", "),
+            passed.join(", ")
         );
     }
     text

@@ -11,7 +11,8 @@ mod outline;
 mod play;
 mod property;
 mod run;
-mod values;
+pub(crate) mod values;
+mod wander;
 
 pub use chance::Chance;
 pub use lifecycle::{Taste, lifecycles};
@@ -19,7 +20,8 @@ pub use load::{Loader, answer_missing, only, reshuffled};
 pub use outline::{changes, decision, record, with_plain_ids, world};
 pub use play::{Play, Said, Step, Tally, definitions};
 pub use property::{
-    Batch, Broken, Keys, Ledger, Limits, Lives, NoTrace, Orphans, Partial, Property, Reads, Refused, Repeated, Sound,
-    Tokens,
+    Batch, Broken, Dead, Keys, Ledger, Limits, Lives, NoTrace, Nulls, Orphans, Partial, Property, Reads, Refused,
+    Repeated, Sound, Tokens,
 };
 pub use run::{Report, cases, run, seeds};
+pub use wander::Wander;

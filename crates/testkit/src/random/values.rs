@@ -1,19 +1,22 @@
 //! Random input that a field may well take, and some that it will not.
 
 use onceward_core::model::{Field, Type};
-use onceward_core::time::Time;
+use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use serde_json::{Value as Json, json};
 
 use super::chance::Chance;
 
 /// A value for a field: mostly one that fits.
-pub(super) fn plausible(chance: &mut Chance, field: &Field, now: Time, records: &[RecordId]) -> Json {
+pub(crate) fn plausible(chance: &mut Chance, field: &Field, now: Time, records: &[RecordId]) -> Json {
     if chance.yes(4) {
         return json!({ "no": "such shape" });
     }
     if field.nullable && chance.yes(15) {
         return Json::Null;
+    }
+    if let (Type::Duration, Some((least, _))) = (&field.ty, field.bounds.duration) {
+        return json!(least.max(Duration::from_secs(1)).to_string());
     }
     of_type(chance, &field.ty, field.bounds.int, now, records)
 }

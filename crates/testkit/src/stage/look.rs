@@ -17,6 +17,11 @@ impl Stage {
         Arc::clone(self.world.record(id).unwrap_or_else(|| panic!("there is no record {id}")))
     }
 
+    /// All records there are, in no order.
+    pub(crate) fn everything(&self) -> impl Iterator<Item = &Record> {
+        self.world.records.values().flatten().map(|record| &**record)
+    }
+
     #[track_caller]
     pub fn state(&self, id: RecordId) -> String {
         self.record(id).state_name().to_string()

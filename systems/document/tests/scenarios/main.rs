@@ -1,6 +1,7 @@
 //! The document system, played: each test reads like the rule it cites. The rules stand in `systems/document/README.md`.
 
 mod cancel;
+mod edges;
 mod life;
 mod matrix;
 mod refused;

@@ -1,6 +1,7 @@
 //! The image system, played: each test reads like the rule it cites. The rules stand in `systems/image/README.md`.
 
 mod credits;
+mod edges;
 mod failures;
 mod matrix;
 mod orders;

@@ -1,5 +1,6 @@
 //! Rows that the engine fires cannot be refused and cannot fault: nobody is there to be told.
 
+mod called;
 mod closure;
 mod refusal;
 mod spawns;
@@ -30,6 +31,10 @@ pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
         timers(studied, &mut seen, found);
         work(studied, &mut seen, found);
     }
+    // After the engine's: what is an error there is not said again.
+    for studied in studies.values() {
+        called::check(studied, &mut seen, found);
+    }
 }
 
 /// The delay of a timer is worked out on entering its state, whoever brings the record there.
@@ -40,7 +45,13 @@ fn timers(studied: &Studied, seen: &mut HashSet<(Span, &'static str)>, found: &m
             let (mut findings, value) = standing(&studied.survey, &studied.flow, &after.expr, state);
             if value.and_then(|value| value.number()).is_some_and(|(_, most)| most > FARTHEST) {
                 let what = "this delay may reach beyond the year 9999".to_owned();
-                findings.push(Finding { kind: FaultKind::Overflow, at: after.expr.at, what, path: None });
+                findings.push(Finding {
+                    kind: FaultKind::Overflow,
+                    at: after.expr.at,
+                    what,
+                    path: None,
+                    always: false,
+                });
             }
             let name = studied.survey.name(state);
             report(findings, &format!("it is worked out whenever a record enters `{name}`"), None, seen, found);

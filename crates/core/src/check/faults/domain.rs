@@ -197,7 +197,12 @@ impl Shape {
             },
             Type::Enum(values) => Self::named(values.iter().cloned()),
             Type::Time => Self::Number(i128::from(Time::MIN.micros()), i128::from(Time::MAX.micros())),
-            Type::Duration => Self::Number(-LONGEST_DURATION, LONGEST_DURATION),
+            Type::Duration => {
+                let (least, most) = bounds.duration.map_or((-LONGEST_DURATION, LONGEST_DURATION), |(least, most)| {
+                    (i128::from(least.micros()), i128::from(most.micros()))
+                });
+                Self::Number(least.max(-LONGEST_DURATION), most.min(LONGEST_DURATION))
+            }
             Type::Json => Self::Json(bounds.size.map_or(bounds::JSON_BYTES as u64, |(_, most)| most)),
             Type::Ref(lifecycles) => Self::Ref(lifecycles.clone()),
             Type::List(element) => {

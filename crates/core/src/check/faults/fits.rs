@@ -20,6 +20,16 @@ pub(crate) fn misfit(value: &Known, ty: &Type, limits: &Bounds, nullable: bool) 
                 None
             }
         }
+        (Shape::Number(least, most), Type::Duration) => {
+            let (low, high) = limits.duration?;
+            if *most > i128::from(high.micros()) {
+                Some(format!("may be longer than {high}"))
+            } else if *least < i128::from(low.micros()) {
+                Some(format!("may be shorter than {low}"))
+            } else {
+                None
+            }
+        }
         (Shape::Double(least, most), Type::Double) => {
             let (low, high) = limits.double.unwrap_or((f64::MIN, f64::MAX));
             if *most > high {

@@ -31,6 +31,8 @@ pub(crate) struct Flow {
     committed: Vec<Option<Facts>>,
     /// What each field may be by its declaration alone.
     pub(crate) declared: Facts,
+    /// By event: whether another record may send it within an operation.
+    caused: Vec<bool>,
 }
 
 impl Flow {
@@ -41,8 +43,14 @@ impl Flow {
         let declared: Facts =
             lifecycle.fields.iter().zip(0..).map(|(field, slot)| counters.declared(field, slot)).collect();
         let states = lifecycle.states.len();
-        let mut flow =
-            Self { entry: vec![None; states], rest: vec![None; states], committed: vec![None; states], declared };
+        let sent = |event: &Event| event.kind == EventKind::Called && caused(&event.name);
+        let mut flow = Self {
+            entry: vec![None; states],
+            rest: vec![None; states],
+            committed: vec![None; states],
+            declared,
+            caused: lifecycle.events.iter().map(sent).collect(),
+        };
         let mut run = Run { survey, caused, landmarks: landmarks(lifecycle), changes: vec![0; states], steps: 0 };
         if !run.settle(&mut flow) {
             for (state, _) in numbered(lifecycle).filter(|(state, _)| survey.reached.contains(*state)) {
@@ -54,6 +62,11 @@ impl Flow {
         flow
     }
 
+    /// Whether some record sends this event to this one.
+    pub(crate) fn is_caused(&self, lifecycle: &Lifecycle, event: &Event) -> bool {
+        lifecycle.events.iter().zip(&self.caused).any(|(own, caused)| *caused && own.name == event.name)
+    }
+
     /// What a row of this event sees in this state.
     pub(crate) fn facts(&self, kind: EventKind, state: StateIx) -> Option<Facts> {
         let table = match kind {
@@ -62,6 +75,22 @@ impl Flow {
             _ => &self.rest,
         };
         table.get(usize::from(state)).cloned().flatten()
+    }
+
+    /// What a row of this event sees in this state; one that another record sends may come between the entering and
+    /// the `enter` rows.
+    pub(crate) fn seen_by(&self, lifecycle: &Lifecycle, event: &Event, state: StateIx) -> Option<Facts> {
+        let rest = self.facts(event.kind, state);
+        let number = lifecycle.events.iter().position(|own| own.name == event.name);
+        if !number.is_some_and(|number| self.caused[number]) {
+            return rest;
+        }
+        match (rest, self.entry[usize::from(state)].clone()) {
+            (Some(rest), Some(entry)) if rest != entry => {
+                Some(rest.iter().zip(entry.iter()).map(|(rest, entry)| rest.join(entry)).collect())
+            }
+            (rest, entry) => rest.or(entry),
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Finding {
     pub(crate) what: String,
     /// The path that may be null, as a help may name it.
     pub(crate) path: Option<String>,
+    /// It faults whenever it is evaluated.
+    pub(crate) always: bool,
 }
 
 /// Looks at the expressions of one row of one lifecycle.
@@ -57,7 +59,17 @@ impl<'a> Judge<'a> {
 
     pub(super) fn note(&mut self, kind: FaultKind, at: Span, what: String, path: Option<String>) {
         if self.muted == 0 && !self.findings.iter().any(|old| old.kind == kind && old.at == at) {
-            self.findings.push(Finding { kind, at, what, path });
+            self.findings.push(Finding { kind, at, what, path, always: false });
+        }
+    }
+
+    /// Notes that this may be null, or is.
+    fn note_null(&mut self, known: &Known, at: Span, path: Option<String>) {
+        let what = path.as_ref().map_or_else(|| "this may be null".to_owned(), |path| format!("`{path}` may be null"));
+        let before = self.findings.len();
+        self.note(FaultKind::Null, at, what, path);
+        if let Some(finding) = self.findings.get_mut(before) {
+            finding.always = known.shape.is_never();
         }
     }
 
@@ -124,11 +136,7 @@ impl<'a> Judge<'a> {
                 Kind::Read(path) => Some(self.name(path)),
                 _ => None,
             };
-            let what = match &path {
-                Some(path) => format!("`{path}` may be null"),
-                None => "this may be null".to_owned(),
-            };
-            self.note(FaultKind::Null, expr.at, what, path);
+            self.note_null(known, expr.at, path);
         }
     }
 
@@ -172,7 +180,7 @@ impl<'a> Judge<'a> {
                 if here.null {
                     let prefix = Path { root: path.root, steps: path.steps[..at].to_vec(), doubtful: Vec::new() };
                     let name = self.name(&prefix);
-                    self.note(FaultKind::Null, expr.at, format!("`{name}` may be null"), Some(name));
+                    self.note_null(&here, expr.at, Some(name));
                 }
                 match here.shape {
                     Shape::Ref(lifecycles) => Some(lifecycles),

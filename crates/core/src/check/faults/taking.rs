@@ -1,11 +1,11 @@
 //! Taking a row: where its expressions are evaluated, what is known once it is the one, and what it leaves behind.
 
-use super::domain::Known;
+use super::domain::{Known, Shape};
 use super::env::Env;
 use super::flow::{Facts, Flow};
 use super::judge::{Judge, constant};
 use crate::check::survey::Survey;
-use crate::expr::{Expr, Kind};
+use crate::expr::{Expr, Kind, Path, Root, Step};
 use crate::model::{By, Event, EventKind, Input, Lifecycle, Row, StateIx, Timing};
 use crate::value::Value;
 
@@ -47,7 +47,17 @@ pub(crate) fn start(
     let Some(from) = from else {
         return Some(Env::new(newborn(lifecycle, row, given)));
     };
-    Some(Env::new(flow.facts(event.kind, from)?))
+    Some(in_state(lifecycle, flow.seen_by(lifecycle, event, from)?, from))
+}
+
+/// What is known of a record with these facts, in this state.
+pub(crate) fn in_state(lifecycle: &Lifecycle, facts: Facts, state: StateIx) -> Env {
+    let mut env = Env::new(facts);
+    if let Some(state) = lifecycle.states.get(usize::from(state)) {
+        let path = Path { root: Root::Record, steps: vec![Step::State], doubtful: Vec::new() };
+        env.learn(&path, Known::some(Shape::named([state.name.clone()])));
+    }
+    env
 }
 
 /// A new record before its row's `set`: defaults, then what is given.
@@ -79,6 +89,16 @@ pub(crate) fn taken(
     tired: bool,
 ) -> Option<Env> {
     let row = &event.rows[at];
+    let mut env = chosen(judge, event, at, from, env, tired)?;
+    for refuse in &row.refuse {
+        env = judge.split(&refuse.condition.expr, &env).1?;
+    }
+    Some(env)
+}
+
+/// What is known where the row is the one, before it may refuse.
+fn chosen(judge: &mut Judge, event: &Event, at: usize, from: Option<StateIx>, env: Env, tired: bool) -> Option<Env> {
+    let row = &event.rows[at];
     let mut env = env;
     judge.muted += 1;
     for earlier in event.rows[..at].iter().filter(|_| !tired) {
@@ -90,15 +110,58 @@ pub(crate) fn taken(
             env = left;
         }
     }
+    let env = admitted(judge, row, env);
     judge.muted -= 1;
-    let mut env = match &row.when {
-        Some(when) => judge.split(&when.expr, &env).0?,
+    match &row.when {
+        Some(when) => judge.split(&when.expr, &env?).0,
         None => env,
-    };
-    for refuse in &row.refuse {
-        env = judge.split(&refuse.condition.expr, &env).1?;
     }
-    Some(env)
+}
+
+/// What is known where one of those whom the row admits has called.
+fn admitted(judge: &mut Judge, row: &Row, env: Env) -> Option<Env> {
+    let mut admitted = None;
+    for by in &row.by {
+        let who = match by {
+            By::Who(who) => judge.lifecycle.who.get(usize::from(*who)),
+            _ => None,
+        };
+        let Some(who) = who else { return Some(env) };
+        admitted = Env::join_maybe(admitted, judge.split(&who.formula.expr, &env).0);
+    }
+    if row.by.is_empty() { Some(env) } else { admitted }
+}
+
+/// What may come of an entry of `refuse`, once it is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    Always,
+    Never,
+    May,
+}
+
+/// For each entry of the row's `refuse` that is ever asked in this state.
+pub(crate) fn outlook(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<StateIx>) -> Vec<Outlook> {
+    let row = &event.rows[at];
+    let mut judge = judge_of(survey, event, row, None);
+    judge.muted = 1;
+    let Some(env) = start(flow, survey.lifecycle, event, row, from, &judge.given) else {
+        return vec![Outlook::May; row.refuse.len()];
+    };
+    let mut left = chosen(&mut judge, event, at, from, env, survey.is_tired());
+    let mut outlooks = Vec::new();
+    for refuse in &row.refuse {
+        let Some(env) = left else { break };
+        let (yes, no) = judge.split(&refuse.condition.expr, &env);
+        outlooks.push(match (yes, &no) {
+            (_, None) => Outlook::Always,
+            (None, Some(_)) => Outlook::Never,
+            (Some(_), Some(_)) => Outlook::May,
+        });
+        left = no;
+    }
+    survey.spend(judge.steps);
+    outlooks
 }
 
 /// Whether `later` is reached only where the guard of `earlier` is false, both fitting the state.
@@ -149,10 +212,7 @@ pub(crate) fn passed_over(judge: &mut Judge, row: &Row, env: Env) -> Option<Env>
 }
 
 fn reads_input(expr: &Expr) -> bool {
-    super::walk::any(
-        expr,
-        &|expr| matches!(&expr.kind, Kind::Read(path) if matches!(path.root, crate::expr::Root::Input(_))),
-    )
+    super::walk::any(expr, &|expr| matches!(&expr.kind, Kind::Read(path) if matches!(path.root, Root::Input(_))))
 }
 
 /// The fields once `take` and `set` are applied.

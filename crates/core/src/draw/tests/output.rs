@@ -14,9 +14,10 @@ fn parsed(name: &str, svg: &str) {
 fn shown(svg: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(svg).expect("well-formed");
     let texts = document.descendants().filter(|node| node.has_tag_name("text"));
-    texts
-        .map(|text| text.descendants().filter(roxmltree::Node::is_text).filter_map(|node| node.text()).collect())
-        .collect()
+    let words = |text: roxmltree::Node| -> String {
+        text.descendants().filter(roxmltree::Node::is_text).filter_map(|node| node.text()).collect()
+    };
+    texts.map(|text| words(text).replace('\u{a0}', " ")).collect()
 }
 
 fn hostile(text: &str) -> Lifecycle {
@@ -106,6 +107,35 @@ fn a_picture_tells_events_callers_guards_timers_and_money() {
     for told in ["resolve ← another record", "requires won of", "tells links.submissions: discard"] {
         assert!(relay.contains(told), "{told} is missing in\n{relay}");
     }
+}
+
+/// Rows that compete on several arrows say which is tried first; rows on one arrow stand in that order.
+#[test]
+fn rows_on_several_arrows_are_numbered() {
+    let execution = shown(&svg(&sketch("execution.job"))).join("\n");
+    for told in ["1. fail", "2. fail", "3. fail", "its rows are tried in this order"] {
+        assert!(execution.contains(told), "{told} is missing in\n{execution}");
+    }
+    assert!(!execution.contains("1. lease"), "{execution}");
+    assert!(mermaid(&sketch("execution.job")).contains("2. fail"));
+    let relay = shown(&svg(&sketch("relay.job"))).join("\n");
+    assert!(relay.contains("only another record sends it") && !relay.contains("tried in this order"), "{relay}");
+}
+
+/// A guard breaks where its parts are joined most loosely, and no rule is cut off.
+#[test]
+fn long_words_are_broken_where_they_are_loose() {
+    let mut long = empty("a.b", "");
+    long.states = vec![state("A", "")];
+    let mut create = row(StateSet::default(), Some(0));
+    create.when = Some(formula("record.first == 1 && record.second == 2 || record.third == 3 && record.fourth == 4"));
+    create.rules = (1..=12).map(|rule| format!("RULE-{rule}").into()).collect();
+    long.events = vec![event("create", vec![create])];
+    let lines = shown(&svg(&long));
+    for told in ["if first == 1 && second == 2", "|| third == 3 && fourth == 4"] {
+        assert!(lines.iter().any(|line| line == told), "{told} is missing in {lines:#?}");
+    }
+    assert!(lines.iter().any(|line| line.ends_with("RULE-12")), "{lines:#?}");
 }
 
 #[test]

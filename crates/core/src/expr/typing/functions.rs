@@ -8,6 +8,7 @@ use super::super::parse::{Node, What};
 use super::super::suggest;
 use super::super::tree::{Comprehension, Function, Kind};
 use super::super::types::{is_text, name_of, typed};
+use super::doubts;
 use super::typer::{Checked, Lowered, Typer};
 use crate::model::Type;
 use crate::time::{Duration, Time};
@@ -126,7 +127,7 @@ impl Typer<'_> {
             }
             "uint" | "bytes" | "bool" | "type" | "dyn" => "only int, double and string convert",
             _ => {
-                let help = suggest::help(name, known.iter().copied());
+                let help = suggest::help(self.told(), name, known.iter().copied());
                 return self.error("unknown-function", at, format!("no function is called `{name}`"), help);
             }
         };
@@ -143,7 +144,11 @@ impl Typer<'_> {
         let lowered = self.infer(node, Some(want))?;
         if lowered.expr.typed.ty != *want {
             let message = format!("{what} as {}, and this is {}", name_of(want), name_of(&lowered.expr.typed.ty));
-            return self.error("type-mismatch", &node.at, message, "give a value of that type");
+            let help = match (&lowered.expr.typed.ty, want) {
+                (Type::Int | Type::Double, Type::Duration) => doubts::unit_help(node, false),
+                _ => "give a value of that type".to_owned(),
+            };
+            return self.error("type-mismatch", &node.at, message, help);
         }
         Some(lowered)
     }

@@ -56,7 +56,8 @@ impl Typer<'_> {
         } else {
             let left = self.infer(left, None);
             let met = left.as_ref().and_then(|left| closed_list(&left.expr.typed.ty));
-            let right = self.infer(right, met.as_ref());
+            // A bare name means nothing without what it meets: it is not to blame as well.
+            let right = if left.is_none() && self.is_open(right) { None } else { self.infer(right, met.as_ref()) };
             Some((left?, right?))
         }
     }

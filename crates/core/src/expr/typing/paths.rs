@@ -15,7 +15,7 @@ use crate::model::{Field, Type, Typed};
 
 const ROOTS: [&str; 8] = ["record", "input", "result", "error", "checks", "refs", "links", "actor"];
 
-const META: [&str; 10] =
+pub(super) const META: [&str; 10] =
     ["id", "state", "owner", "version", "attempt", "hold", "created_at", "updated_at", "started_at", "finished_at"];
 
 type Segment<'n> = (&'n Arc<str>, &'n Range<usize>);
@@ -161,12 +161,9 @@ impl Typer<'_> {
             "links" => self.link(part, part_at),
             "now" => self.error("unknown-field", part_at, "a time has no fields", "compare it, or take int(now)"),
             _ => {
-                let help = match suggest::nearest(name, self.names()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None if scope.own.fields.iter().any(|field| field.name == *name) => {
-                        format!("a field of the record is written record.{name}")
-                    }
-                    None => suggest::help(name, ROOTS),
+                let help = match self.meant(name) {
+                    Some(meant) => format!("did you mean {meant}?"),
+                    None => suggest::help(self.told(), name, ROOTS),
                 };
                 self.error("unknown-name", at, format!("nothing is called `{name}` here"), help)
             }
@@ -182,7 +179,7 @@ impl Typer<'_> {
         root: impl Fn(u16) -> Root,
     ) -> Checked<(Reading, usize)> {
         let Some(index) = fields.iter().position(|field| *field.name == *name) else {
-            let help = suggest::help(name, fields.iter().map(|field| &*field.name));
+            let help = suggest::help(self.told(), name, fields.iter().map(|field| &*field.name));
             return self.error("unknown-field", at, format!("{of} has no `{name}`"), help);
         };
         Some((start_field(root(number(index)), &fields[index]), 1))
@@ -195,7 +192,7 @@ impl Typer<'_> {
             "retryable" => (ErrorPart::Retryable, typed(Type::Bool, false)),
             "retryAfter" => (ErrorPart::RetryAfter, typed(Type::Duration, true)),
             _ => {
-                let help = suggest::help(name, ["code", "message", "retryable", "retryAfter"]);
+                let help = suggest::help(self.told(), name, ["code", "message", "retryable", "retryAfter"]);
                 return self.error("unknown-field", at, format!("error has no `{name}`"), help);
             }
         };
@@ -209,7 +206,7 @@ impl Typer<'_> {
             "capabilities" => (ActorPart::Capabilities, Type::List(Box::new(Type::Text))),
             "user" => (ActorPart::User, Type::Bool),
             _ => {
-                let help = suggest::help(name, ["id", "roles", "capabilities", "user"]);
+                let help = suggest::help(self.told(), name, ["id", "roles", "capabilities", "user"]);
                 return self.error("unknown-field", at, format!("actor has no `{name}`"), help);
             }
         };
@@ -221,16 +218,16 @@ impl Typer<'_> {
         let checks = self.scope.checks;
         let (name, at) = segments[0];
         let Some(index) = checks.iter().position(|(check, _)| check == name) else {
-            let help = suggest::help(name, checks.iter().map(|(check, _)| &**check));
+            let help = suggest::help(self.told(), name, checks.iter().map(|(check, _)| &**check));
             return self.error("unknown-check", at, format!("no check is called `{name}`"), help);
         };
         let answer = &checks[index].1;
         let Some((part, part_at)) = segments.get(1) else {
-            let help = suggest::help("", answer.iter().map(|field| &*field.name));
+            let help = suggest::help(self.told(), "", answer.iter().map(|field| &*field.name));
             return self.error("unknown-field", at, "a check is read by the parts of its answer", help);
         };
         let Some(found) = answer.iter().position(|field| field.name == **part) else {
-            let help = suggest::help(part, answer.iter().map(|field| &*field.name));
+            let help = suggest::help(self.told(), part, answer.iter().map(|field| &*field.name));
             return self.error("unknown-field", part_at, format!("the answer of `{name}` has no `{part}`"), help);
         };
         let root = Root::Answer { check: number(index), part: number(found) };
@@ -240,7 +237,7 @@ impl Typer<'_> {
     fn lookup(&mut self, name: &Arc<str>, at: &Range<usize>) -> Checked<(Reading, usize)> {
         let lookups = self.scope.lookups;
         let Some(index) = lookups.iter().position(|(lookup, _)| lookup == name) else {
-            let help = suggest::help(name, lookups.iter().map(|(lookup, _)| &**lookup));
+            let help = suggest::help(self.told(), name, lookups.iter().map(|(lookup, _)| &**lookup));
             return self.error("unknown-ref", at, format!("[refs] has no `{name}`"), help);
         };
         let ty = Type::Ref([lookups[index].1.clone()].into());
@@ -250,7 +247,7 @@ impl Typer<'_> {
     fn link(&mut self, name: &Arc<str>, at: &Range<usize>) -> Checked<(Reading, usize)> {
         let links = self.scope.links;
         let Some(index) = links.iter().position(|(link, _, _)| link == name) else {
-            let help = suggest::help(name, links.iter().map(|(link, _, _)| &**link));
+            let help = suggest::help(self.told(), name, links.iter().map(|(link, _, _)| &**link));
             return self.error("unknown-link", at, format!("[links] has no `{name}`"), help);
         };
         let (_, lifecycles, most) = &links[index];
@@ -298,7 +295,7 @@ impl Typer<'_> {
         }
         let found = scope.signatures.get(lifecycle);
         if found.is_none() {
-            let help = suggest::help(lifecycle, scope.signatures.keys().map(|name| &**name));
+            let help = suggest::help(self.told(), lifecycle, scope.signatures.keys().map(|name| &**name));
             return self.error("unknown-lifecycle", at, format!("no lifecycle is called `{lifecycle}`"), help);
         }
         found
@@ -333,10 +330,11 @@ impl Typer<'_> {
     fn field(&mut self, name: &Arc<str>, lifecycles: &[Arc<str>], at: &Range<usize>) -> Checked<(Step, Typed, u64)> {
         let mut found: Option<(Step, Typed, u64)> = None;
         for lifecycle in lifecycles {
+            let told = self.told();
             let signature = self.signature(lifecycle, at)?;
             let Some(slot) = signature.fields.iter().position(|field| field.name == *name) else {
                 let known = signature.fields.iter().map(|field| &*field.name).chain(META);
-                let help = suggest::help(name, known);
+                let help = suggest::help(told, name, known);
                 return self.error("unknown-field", at, format!("`{lifecycle}` has no field `{name}`"), help);
             };
             let field = &signature.fields[slot];

@@ -9,7 +9,7 @@ use super::super::suggest;
 use super::super::tree::{Expr, Kind, Path, Root};
 use super::super::types::{fits, name_of, typed};
 use super::super::{cost, facts};
-use super::paths;
+use super::{doubts, paths};
 use crate::bounds;
 use crate::diagnostic::Diagnostic;
 use crate::model::{Type, Typed};
@@ -55,6 +55,11 @@ impl<'a> Typer<'a> {
         Self { scope, place, locals: Vec::new(), facts: known.to_vec(), unbounded_link: false, diagnostics: Vec::new() }
     }
 
+    /// How many messages there are before the next.
+    pub(super) fn told(&self) -> usize {
+        self.scope.told + self.diagnostics.len()
+    }
+
     /// The whole expression, held against what is wanted of it.
     pub(in super::super) fn finish(mut self, node: &Node, want: &Want) -> Result<Expr, Vec<Diagnostic>> {
         self.unbounded_link = matches!(want, Want::Targets) && matches!(node.what, What::Select { .. });
@@ -72,29 +77,30 @@ impl<'a> Typer<'a> {
             self.report("expression-too-costly", &node.at, message, "lower the bounds of the lists it runs over");
         }
         match want {
-            Want::Fits(want) => self.must_fit(&lowered.expr, want, &node.at),
+            Want::Fits(want) => self.must_fit(&lowered.expr, want, node),
             Want::Targets => self.must_be_targets(&lowered.expr.typed.ty, &node.at),
             Want::Any => {}
         }
         if self.diagnostics.is_empty() { Ok(lowered.expr) } else { Err(self.diagnostics) }
     }
 
-    fn must_fit(&mut self, expr: &Expr, want: &Typed, at: &Range<usize>) {
-        let given = &expr.typed;
+    fn must_fit(&mut self, expr: &Expr, want: &Typed, node: &Node) {
+        let (given, at) = (&expr.typed, &node.at);
         if !fits(&given.ty, &want.ty) {
             let message = format!("{} is wanted here, and this is {}", name_of(&want.ty), name_of(&given.ty));
             let help = match (&given.ty, &want.ty) {
-                (Type::Int, Type::Double) => "convert it: double(…)",
-                (Type::Double, Type::Int) => "convert it: int(…)",
-                (Type::Text, Type::Enum(_)) => "only a literal or a bare name fits a closed list",
-                (_, Type::Bool) => "compare it with something",
-                (_, Type::Text) => "convert it: string(…)",
-                _ => "give a value of the wanted type",
+                (Type::Int | Type::Double, Type::Duration) => doubts::unit_help(node, self.place.content.is_none()),
+                (Type::Int, Type::Double) => "convert it: double(…)".to_owned(),
+                (Type::Double, Type::Int) => "convert it: int(…)".to_owned(),
+                (Type::Text, Type::Enum(_)) => "only a literal or a bare name fits a closed list".to_owned(),
+                (_, Type::Bool) => "compare it with something".to_owned(),
+                (_, Type::Text) => "convert it: string(…)".to_owned(),
+                _ => "give a value of the wanted type".to_owned(),
             };
             self.report("type-mismatch", at, message, help);
         } else if given.nullable && !want.nullable {
-            let message = format!("this may be null, and {} is wanted", name_of(&want.ty));
-            self.report("maybe-null", at, message, "say what to take instead: x == null ? … : x");
+            let (what, help) = doubts::null(node, expr, &want.ty);
+            self.report("maybe-null", at, format!("{what}, and {} is wanted", name_of(&want.ty)), help);
         }
     }
 
@@ -161,7 +167,7 @@ impl<'a> Typer<'a> {
         let ty = match (&value, expected) {
             (Value::Text(text), Some(Type::Enum(values))) => {
                 if !values.contains(text) {
-                    let help = suggest::help(text, values.iter().map(|value| &**value));
+                    let help = suggest::help(self.told(), text, values.iter().map(|value| &**value));
                     return self.error("unknown-value", at, format!("`{text}` is none of the values it meets"), help);
                 }
                 Type::Enum([text.clone()].into())
@@ -209,13 +215,13 @@ impl<'a> Typer<'a> {
         let (message, help) = match values {
             Some(values) => (
                 format!("`{name}` is none of the values it meets"),
-                suggest::help(name, values.iter().map(|value| &**value)),
+                suggest::help(self.told(), name, values.iter().map(|value| &**value)),
             ),
-            None => match suggest::nearest(name, self.names()) {
-                Some(near) => (format!("nothing is called `{name}` here"), format!("did you mean `{near}`?")),
+            None => match self.meant(name) {
+                Some(meant) => (format!("nothing is called `{name}` here"), format!("did you mean {meant}?")),
                 None => (
                     format!("`{name}` meets no state and no closed list that could say what it is"),
-                    format!("write '{name}' for text, record.{name} for a field"),
+                    format!("write '{name}' for text, record.NAME for a field"),
                 ),
             },
         };

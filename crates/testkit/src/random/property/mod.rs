@@ -1,20 +1,24 @@
 //! What must hold, one property a type; each is shown every decision and every world that follows from one.
 
+mod dead;
 mod keys;
 mod ledger;
 mod limits;
 mod lives;
 mod no_trace;
+mod nulls;
 mod orphans;
 mod repeated;
 mod sound;
 mod tokens;
 
+pub use dead::Dead;
 pub use keys::Keys;
 pub use ledger::Ledger;
 pub use limits::Limits;
 pub use lives::Lives;
 pub use no_trace::NoTrace;
+pub use nulls::Nulls;
 pub use orphans::Orphans;
 pub use repeated::{Batch, Partial, Reads, Refused, Repeated};
 pub use sound::Sound;

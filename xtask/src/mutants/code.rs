@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: small changes to the core that decides, each of which some test must notice. Hours for all of it;
+//! `cargo xtask mutants --code`: small changes to the core that decides, each of which some test must notice. Hours for all of it;
 //! `--shard K/N` is one of N parts. In the gate the edits of `xtask/take_away.toml` stand for it.
 
 use anyhow::{Context, Result, bail};
@@ -31,7 +31,7 @@ impl Options {
             match *word {
                 "--list" => options.list = true,
                 "--shard" => options.shard = Some((*words.next().context("--shard wants K/N")?).to_owned()),
-                other if other.starts_with('-') => bail!("mutants knows no {other}"),
+                other if other.starts_with('-') => bail!("mutants --code knows no {other}"),
                 file => options.files.push(file.to_owned()),
             }
         }

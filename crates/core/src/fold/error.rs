@@ -1,0 +1,26 @@
+//! What the caller of a fold did wrong, or asked too much.
+
+use std::sync::Arc;
+
+use super::operation::OperationId;
+
+/// Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    #[error(
+        "{lifecycle} lives by the engine's clock and cannot be folded: add `clock = \"operation\"` or leave it out"
+    )]
+    EngineClock { lifecycle: Arc<str> },
+    #[error("{lifecycle} sends messages to the outside, which a fold could not take back: drop its `deliver`")]
+    Delivers { lifecycle: Arc<str> },
+    #[error("the log is full: it holds {held} operations and may hold {most}")]
+    Full { held: usize, most: usize },
+    #[error(
+        "{waiting} operations would wait for others that have not arrived, and {most} may: bring those others first"
+    )]
+    TooManyWaiting { waiting: usize, most: usize },
+    #[error("two different operations have the id {0}: ids must be hashes of what was signed")]
+    IdReused(OperationId),
+    #[error("no operation on the log has the id {0}")]
+    Unknown(OperationId),
+}

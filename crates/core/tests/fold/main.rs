@@ -1,0 +1,7 @@
+//! The fold over lifecycles of these tests' own. Stories with the mesh stand in systems/mesh/tests/fold.
+
+mod bounds;
+mod clocks;
+mod cost;
+mod lifecycles;
+mod same_set;

@@ -1,0 +1,186 @@
+//! What must not be called wrong or doubtful: files that are as they should be, each next to a bad one in `tests/bad`.
+
+use onceward_core::diagnostic::{File, Files, render_all};
+use onceward_core::load;
+
+fn files(texts: &[&str]) -> Files {
+    let named = |(at, text): (usize, &&str)| File { name: format!("{at}.toml"), text: (*text).into() };
+    Files { files: texts.iter().enumerate().map(named).collect() }
+}
+
+/// The codes of all that is found.
+fn codes(texts: &[&str]) -> Vec<&'static str> {
+    let found = match load(&files(texts)) {
+        Ok(loaded) => loaded.warnings,
+        Err(found) => found,
+    };
+    found.iter().map(|diagnostic| diagnostic.code).collect()
+}
+
+fn quiet(texts: &[&str]) {
+    let found = match load(&files(texts)) {
+        Ok(loaded) => loaded.warnings,
+        Err(found) => found,
+    };
+    assert!(found.is_empty(), "{}\n{}", texts.join("\n---\n"), render_all(&found, &files(texts), false));
+}
+
+/// A record that waits in `WAIT`, with these timed rows.
+fn waiting(timed: &str) -> String {
+    format!(
+        "language = 1\nlifecycle = \"shop.order\"\n[states]\nWAIT = {{}}\nDONE = {{ final = true }}\n\
+         [fields]\ndue = {{ type = \"time\" }}\nlooks = {{ type = \"int\", default = 0 }}\n\
+         [[on.create]]\ngo = \"-> WAIT\"\ntake = [\"due\"]\n[[on.close]]\ngo = \"WAIT -> DONE\"\n{timed}"
+    )
+}
+
+/// Entering a state sets its timers, even from the state itself; and a time that is moved on is a timer too.
+#[test]
+fn a_timer_that_is_set_anew_leaves_no_orphan() {
+    let rows = [
+        "[[on.time]]\ngo = \"WAIT -> WAIT\"\nafter = \"1m\"\n",
+        "[[on.time]]\ngo = \"WAIT -> WAIT\"\nat = \"due\"\nset = { due = \"now + duration('1m')\" }\n",
+        "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { due = \"now + duration('1m')\" }\n",
+        // A reminder, and the end some time after it.
+        "[[on.time]]\ngo = \"WAIT\"\nafter = \"1m\"\nset = { looks = \"record.looks + 1\" }\n\
+         [[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n",
+        // Should both fall due at once, the one that leaves comes first.
+        "[[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n\
+         [[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { looks = \"record.looks + 1\" }\n",
+    ];
+    for row in rows {
+        quiet(&[&waiting(row)]);
+    }
+}
+
+#[test]
+fn a_timer_that_may_be_spent_leaves_an_orphan() {
+    let rows = [
+        "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { due = \"now\" }\n",
+        "[[on.time]]\ngo = \"WAIT\"\nafter = \"1m\"\n",
+        // Should both fall due at once, the one that stays comes first, and no timer is left.
+        "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { looks = \"record.looks + 1\" }\n\
+         [[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n",
+        "[[on.time]]\ngo = \"WAIT -> WAIT\"\nafter = \"1m\"\nwhen = \"record.looks < 3\"\n\
+         set = { looks = \"record.looks + 1\" }\n",
+    ];
+    for row in rows {
+        assert_eq!(codes(&[&waiting(row)]), ["orphan-state"], "{row}");
+    }
+}
+
+/// A job that is tried again and again, by these rows.
+fn retried(rows: &str) -> String {
+    format!(
+        "language = 1\nlifecycle = \"shop.job\"\n[states]\nQUEUED = {{ ready = true }}\nRUNNING = {{}}\n\
+         RETRYING = {{}}\nDONE = {{ final = true }}\nFAILED = {{ final = true }}\n\
+         [fields]\nmost = {{ type = \"int\", default = 3 }}\nuntil = {{ type = \"time\", optional = true }}\n\
+         tries = {{ type = \"int\", default = 0 }}\n[work]\nlease = \"30s\"\n\
+         [[on.create]]\ngo = \"-> QUEUED\"\ntake = [\"most\", \"until\"]\n[[on.lease]]\ngo = \"QUEUED -> RUNNING\"\n\
+         [[on.commit]]\ngo = \"RUNNING -> DONE\"\n{rows}"
+    )
+}
+
+const RETRY: &str = "[[on.time]]\ngo = \"RETRYING -> QUEUED\"\nafter = \"1s\"\n";
+const GIVE_UP: &str = "[[on.fail]]\ngo = \"RUNNING -> FAILED\"\n";
+
+fn back(more: &str) -> String {
+    format!("[[on.fail]]\ngo = \"RUNNING -> RETRYING\"\n{more}\n")
+}
+
+#[test]
+fn retries_end_by_attempts_by_time_and_by_counting() {
+    let guards = [
+        "when = \"record.attempt < 5\"",
+        "when = \"error.retryable && 5 >= record.attempt\"",
+        "when = \"record.attempt <= record.most && error.retryable\"",
+        "when = \"now < record.created_at + duration('1h')\"",
+        "when = \"now - record.created_at < duration('1h')\"",
+        "when = \"record.until != null && now < record.until\"",
+        "when = \"record.tries < 5\"\nset = { tries = \"record.tries + 1\" }",
+    ];
+    for guard in guards {
+        quiet(&[&retried(&format!("{}{GIVE_UP}{RETRY}", back(guard)))]);
+    }
+    // Given up in an earlier row, or while it waits.
+    let early = "[[on.fail]]\ngo = \"RUNNING -> FAILED\"\nwhen = \"!error.retryable || record.attempt >= 5\"\n";
+    quiet(&[&retried(&format!("{early}{}{RETRY}", back("")))]);
+    let late = "[[on.time]]\ngo = \"RETRYING -> QUEUED\"\nafter = \"1s\"\nwhen = \"record.attempt < 5\"\n\
+                [[on.time]]\ngo = \"RETRYING -> FAILED\"\nafter = \"1s\"\n";
+    quiet(&[&retried(&format!("{}{late}", back("")))]);
+}
+
+#[test]
+fn retries_that_may_not_end_are_said_to_be_unproven() {
+    let guards = [
+        "when = \"error.retryable\"",
+        "when = \"record.attempt > 5\"",
+        "when = \"record.attempt < 5 || error.retryable\"",
+        // Moved on with every failure.
+        "when = \"record.until != null && now < record.until\"\nset = { until = \"now + duration('1m')\" }",
+        "when = \"now < record.updated_at + duration('1h')\"",
+        "when = \"record.tries < 5\"",
+    ];
+    for guard in guards {
+        let found = codes(&[&retried(&format!("{}{GIVE_UP}{RETRY}", back(guard)))]);
+        assert!(found.contains(&"unproven-retries"), "{guard}: {found:?}");
+    }
+}
+
+/// Money that another file pays in counts, and a placeholder stands for any name.
+#[test]
+fn an_account_is_filled_by_whoever_pays_into_it() {
+    let file = |name: &str, rows: &str| {
+        format!(
+            "language = 1\nlifecycle = \"shop.{name}\"\nasset = \"credit\"\noutside = [\"bank\"]\n[states]\n\
+             NEW = {{ rest = true }}\n[[on.create]]\ngo = \"-> NEW\"\n{rows}"
+        )
+    };
+    let moves = |event: &str, from: &str, to: &str| {
+        format!("[[on.{event}]]\ngo = \"NEW\"\nmove = [{{ from = \"{from}\", to = \"{to}\", amount = \"3\" }}]\n")
+    };
+    let grant = file("grant", &moves("give", "bank", "user:{record.owner}"));
+    let spend = moves("spend", "user:{record.owner}", "bank");
+    quiet(&[&grant, &file("order", &spend)]);
+    assert_eq!(codes(&[&file("order", &spend)]), ["never-filled-account"]);
+    // By way of another account, and by a name that the placeholder may stand for.
+    let house = moves("house", "user:anna", "house") + &moves("out", "house", "bank");
+    quiet(&[&grant, &file("order", &house)]);
+    // Two that pay one another have nothing to begin with.
+    let round = moves("give", "user:{record.owner}", "user:{record.id}") + &moves("out", "bank", "house");
+    assert_eq!(codes(&[&file("order", &round)]), ["never-filled-account"]);
+}
+
+/// What `by`, `when`, an earlier entry of `refuse` or a condition has ruled out is no null.
+#[test]
+fn a_null_that_is_tested_first_is_none() {
+    let file = |row: &str| {
+        format!(
+            "language = 1\nlifecycle = \"shop.order\"\nkey = \"number\"\n[states]\nOPEN = {{ rest = true }}\n\
+             [fields]\nnumber = \"string\"\nmost = {{ type = \"int\", optional = true }}\n\
+             [who]\nknown = \"refs.other != null\"\n[refs]\nother = {{ to = \"shop.order\", key = \"actor.id\" }}\n\
+             [[on.create]]\ngo = \"-> OPEN\"\ntake = [\"number\", \"most\"]\n\
+             [[on.note]]\ngo = \"OPEN\"\nby = \"known\"\naudit = \"NOTED\"\n\
+             [[on.look]]\ngo = \"OPEN\"\naudit = \"SEEN\"\n{row}\n"
+        )
+    };
+    let tested = [
+        "by = \"known\"\nwhen = \"refs.other.number != record.number\"",
+        "by = [\"known\"]\nrefuse = [{ if = \"refs.other.number == record.number\", as = \"409 itself\" }]",
+        "when = \"record.most != null && record.most > 3\"",
+        "when = \"record.most == null ? true : record.most > 3\"",
+        "refuse = [{ if = \"record.most == null\", as = \"409 none\" }, { if = \"record.most > 3\", as = \"409 many\" }]",
+    ];
+    for row in tested {
+        quiet(&[&file(row)]);
+    }
+    let untested = [
+        "when = \"refs.other.number != record.number\"",
+        "by = [\"known\", \"owner\"]\nwhen = \"refs.other.number != record.number\"",
+        "when = \"record.most > 3\"",
+        "refuse = [{ if = \"record.most > 3\", as = \"409 many\" }, { if = \"record.most == null\", as = \"409 none\" }]",
+    ];
+    for row in untested {
+        assert!(codes(&[&file(row)]).contains(&"may-be-null"), "{row}: {:?}", codes(&[&file(row)]));
+    }
+}

@@ -1,0 +1,153 @@
+//! MSH-3, MSH-4, MSH-9, MSH-10 and MSH-11: the user's word on a claim, and what no machine may do to it.
+
+use super::{ALL, dispute, evidence, fact, grounded, hint, machine, node, one_of_each, rival, stage, stale, you};
+
+/// MSH-3, MSH-11, MSH-10: the user confirms a Claim, a Hint, a Disputed, a Rejected and a Stale one; each is a Fact then.
+#[test]
+fn the_user_confirms() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    for (state, id) in one_of_each(&mut stage, &[ground]) {
+        match state {
+            "Fact" => drop(stage.fire(id, "confirm", &you()).unchanged()),
+            "Superseded" => drop(stage.fire(id, "confirm", &you()).wrong_state(state, "confirm")),
+            _ => {
+                stage.fire(id, "confirm", &you()).ok();
+                assert_eq!(stage.state(id), "Fact", "from {state}");
+            }
+        }
+    }
+}
+
+/// MSH-4, MSH-11, MSH-10: the user rejects whatever is not yet replaced, a Fact among it: minds change.
+#[test]
+fn the_user_rejects() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    for (state, id) in one_of_each(&mut stage, &[ground]) {
+        match state {
+            "Rejected" => drop(stage.fire(id, "reject", &you()).unchanged()),
+            "Superseded" => drop(stage.fire(id, "reject", &you()).wrong_state(state, "reject")),
+            _ => {
+                stage.fire(id, "reject", &you()).ok();
+                assert_eq!(stage.state(id), "Rejected", "from {state}");
+            }
+        }
+    }
+}
+
+/// MSH-3, MSH-4, MSH-22: only the user's authority asserts. A node that merely holds a restricted `UserAssertion.Write` does
+/// not have it, nor does an operator of the machine.
+#[test]
+fn nobody_asserts_for_the_user() {
+    let mut stage = stage();
+    let restricted = node("tablet", &[ALL, &["UserAssertion.Write"]].concat());
+    let ground = evidence(&mut stage);
+    for (state, id) in one_of_each(&mut stage, &[ground]) {
+        for event in ["confirm", "reject"] {
+            for actor in [machine(), restricted.clone(), onceward_testkit::operator("olga")] {
+                let attempt = stage.fire(id, event, &actor);
+                if state == "Superseded" {
+                    attempt.wrong_state(state, event);
+                } else {
+                    attempt.not_allowed();
+                }
+            }
+        }
+        assert_eq!(stage.state(id), state);
+    }
+}
+
+/// MSH-9, MSH-3: a Fact is frozen. No machine changes its status or confidence, nor replaces it.
+#[test]
+fn facts_are_frozen() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let (id, other) = (fact(&mut stage, &[ground]), rival(&mut stage));
+    dispute(&mut stage, id, other, &machine()).wrong_state("Fact", "update_status");
+    stage.fire(id, "update_status", &machine()).with("status", "Claim").wrong_state("Fact", "update_status");
+    stage.fire(id, "update_confidence", &machine()).with("confidence", 0.1).not_allowed();
+    super::supersede(&mut stage, id, other, &machine()).not_allowed();
+    assert_eq!(stage.record(id).version, 2, "made and confirmed, nothing since");
+}
+
+/// MSH-9: the user may still change the confidence of a Fact; it stays one.
+#[test]
+fn the_user_may_touch_a_fact() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let id = fact(&mut stage, &[ground]);
+    stage.fire(id, "update_confidence", &you()).with("confidence", 0.3).ok();
+    assert_eq!((stage.state(id), stage.field(id, "confidence")), ("Fact".into(), 0.3.into()));
+    // The authority to assert is not the capability to write.
+    let mut voice = you();
+    voice.capabilities = vec!["Claim.Read".into()];
+    stage.fire(id, "update_confidence", &voice).with("confidence", 0.4).not_allowed();
+}
+
+/// MSH-10: a rejection stands against every machine until the user asserts again.
+#[test]
+fn a_rejection_stands() {
+    let mut stage = stage();
+    let (id, other) = (grounded(&mut stage), rival(&mut stage));
+    stage.fire(id, "reject", &you()).ok();
+    dispute(&mut stage, id, other, &machine()).wrong_state("Rejected", "update_status");
+    stage
+        .fire(id, "update_confidence", &machine())
+        .with("confidence", 1.0)
+        .wrong_state("Rejected", "update_confidence");
+    super::supersede(&mut stage, id, other, &machine()).not_allowed();
+    stage.fire(id, "reject", &you()).unchanged();
+    stage.fire(id, "confirm", &you()).ok();
+    assert_eq!(stage.state(id), "Fact");
+    stage.fire(id, "reject", &you()).ok();
+    assert_eq!(stage.state(id), "Rejected");
+}
+
+/// MSH-10: a status that the user gave by hand beats a machine's of the same shape, also when the machine comes later.
+#[test]
+fn the_users_status_beats_the_machines() {
+    let mut stage = stage();
+    let (ground, other) = (evidence(&mut stage), rival(&mut stage));
+    for (author, beaten) in [(you(), true), (machine(), false)] {
+        let id = hint(&mut stage, &[ground]);
+        stage.fire(id, "update_confidence", &machine()).with("confidence", 0.9).ok();
+        stage.fire(id, "update_status", &author).with("status", "Claim").ok();
+        assert_eq!(stage.field(id, "byUser"), beaten);
+        if beaten {
+            dispute(&mut stage, id, other, &machine()).refused(409, "users_word");
+            assert_eq!(stage.state(id), "Claim");
+            dispute(&mut stage, id, other, &you()).ok();
+        } else {
+            dispute(&mut stage, id, other, &machine()).ok();
+        }
+        assert_eq!(stage.state(id), "Disputed");
+    }
+}
+
+/// MSH-10, MSH-11: a Stale claim comes back by the user's word alone; what rested on it does not come back with it.
+#[test]
+fn only_the_user_brings_a_stale_claim_back() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let id = super::claim(&mut stage, &[ground]);
+    let above = super::claim(&mut stage, &[id]);
+    stage.fire(ground, "tombstone", &machine()).ok();
+    stage.fire(id, "update_status", &machine()).with("status", "Claim").wrong_state("Stale", "update_status");
+    stage.fire(id, "update_confidence", &machine()).with("confidence", 1.0).ok();
+    assert_eq!(stage.state(id), "Stale");
+    stage.fire(id, "confirm", &you()).ok();
+    assert_eq!((stage.state(id), stage.state(above)), ("Fact".into(), "Stale".into()));
+    super::claim(&mut stage, &[id]);
+}
+
+/// MSH-4, MSH-10: rejecting a Stale claim makes the no last: a machine may replace what is stale, not what is rejected.
+#[test]
+fn a_stale_claim_can_be_rejected() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let (id, other) = (stale(&mut stage, &[ground]), rival(&mut stage));
+    stage.fire(id, "reject", &you()).ok();
+    super::supersede(&mut stage, id, other, &machine()).not_allowed();
+    assert_eq!(stage.state(id), "Rejected");
+}

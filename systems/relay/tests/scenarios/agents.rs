@@ -1,0 +1,80 @@
+//! Registration: the id by which everything finds an agent.
+
+use onceward_testkit::{Attempt, Stage, operator, user};
+use serde_json::{Value, json};
+
+use super::{WALLET, agent, register, stage};
+
+/// REL-9, REL-13: an agent registers under an id of its own, with or without a wallet, and has no record yet.
+#[test]
+fn an_agent_registers() {
+    let mut stage = stage();
+    let erin = register(&mut stage, "erin").with("name", "Erin").with("wallet", WALLET).ok();
+    assert_eq!(stage.state(erin), "registered");
+    assert_eq!((stage.field(erin, "claims"), stage.field(erin, "completion_rate")), (json!(0), Value::Null));
+    register(&mut stage, "erin").refused(409, "key_taken");
+    stage.create("relay.agent", &operator("olga")).with("agent_id", "erin").refused(409, "key_taken");
+    stage.create("relay.agent", &operator("olga")).with("agent_id", "frank").ok();
+}
+
+/// REL-9: nobody registers another's id, with a wallet that would take the other's winnings.
+#[test]
+fn nobody_takes_anothers_id() {
+    let mut stage = stage();
+    stage.create("relay.agent", &user("mallory")).with("agent_id", "erin").with("wallet", WALLET).not_allowed();
+    register(&mut stage, "erin").ok();
+    let erin = agent(&stage, "erin");
+    stage.fire(erin, "edit", &user("mallory")).with("wallet", WALLET).not_allowed();
+    stage.fire(erin, "edit", &operator("olga")).with("wallet", WALLET).not_allowed();
+}
+
+/// The server registers Erin for her.
+fn erin(stage: &mut Stage) -> Attempt<'_> {
+    stage.create("relay.agent", &operator("olga")).with("agent_id", "erin")
+}
+
+/// REL-9: ids, names and wallets have a shape.
+#[test]
+fn what_an_agent_says_is_bounded() {
+    for (name, fits) in [
+        ("abc".to_owned(), true),
+        ("A-b_9".to_owned(), true),
+        ("x".repeat(100), true),
+        ("ab".to_owned(), false),
+        ("x".repeat(101), false),
+        ("a b c".to_owned(), false),
+        ("räuber".to_owned(), false),
+        ("abc\n".to_owned(), false),
+    ] {
+        let mut stage = stage();
+        let attempt = stage.create("relay.agent", &operator("olga")).with("agent_id", name);
+        if fits {
+            attempt.ok();
+        } else {
+            attempt.bad_input();
+        }
+    }
+    let mut stage = stage();
+    for wallet in
+        ["", "0x", &WALLET[2..], &WALLET[..41], &format!("{WALLET}0"), "0xGAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"]
+    {
+        erin(&mut stage).with("wallet", wallet).bad_input();
+    }
+    erin(&mut stage).with("name", "x".repeat(101)).bad_input();
+    erin(&mut stage).with("claims", 5).bad_input();
+    erin(&mut stage).with("name", "x".repeat(100)).ok();
+}
+
+/// An agent edits itself; its id and its record are not its to write.
+#[test]
+fn an_agent_edits_itself() {
+    let mut stage = stage();
+    let bob = agent(&stage, "bob");
+    stage.fire(bob, "edit", &user("bob")).with("name", "Bob").ok();
+    assert_eq!((stage.field(bob, "name"), stage.field(bob, "wallet")), (json!("Bob"), json!(WALLET)));
+    stage.fire(bob, "edit", &user("bob")).with("wallet", Value::Null).ok();
+    assert_eq!(stage.field(bob, "wallet"), Value::Null);
+    for given in [json!({ "agent_id": "bobby" }), json!({ "passed": 9 }), json!({ "completion_rate": 1.0 })] {
+        stage.fire(bob, "edit", &user("bob")).with_all(given).bad_input();
+    }
+}

@@ -1,0 +1,64 @@
+//! Operations that reach many records: time and memory by the record, and instructions that must not grow with the number.
+
+use anyhow::{Result, bail};
+
+use super::callgrind;
+use crate::shell;
+
+/// How much more a record may take among ten times as many. Ordered sets cost a little more the larger they are; a path
+/// that looks at all records for each costs several times as much.
+const GROWTH: f64 = 1.4;
+
+/// Small enough for an unoptimised build under callgrind, and large enough for a square to show.
+const FEW: u32 = 100;
+const MANY: u32 = 1_000;
+
+/// Instructions for each record, among few and among many.
+pub(super) fn linear(program: &str) -> Result<()> {
+    for shape in ["siblings", "graph", "chain"] {
+        let (few, many) = (each(program, shape, FEW)?, each(program, shape, MANY)?);
+        if many > few * GROWTH {
+            bail!(
+                "{shape}: {few:.0} instructions a record among {FEW}, but {many:.0} among {MANY}: something looks at all for each"
+            );
+        }
+        println!("{shape}: {few:.0} instructions a record among {FEW}, {many:.0} among {MANY}");
+    }
+    Ok(())
+}
+
+fn each(program: &str, shape: &str, size: u32) -> Result<f64> {
+    let profile = callgrind::count(program, &format!("{shape} {size}"), 1, false)?;
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+    let instructions = profile.instructions as f64;
+    Ok(instructions / f64::from(size))
+}
+
+/// The table that people read.
+pub(super) fn print(program: &str) -> Result<()> {
+    println!(
+        "\n{:<28} {:>9} {:>12} {:>14} {:>14}",
+        "reaching many records", "records", "ns a record", "bytes at peak", "bytes in answer"
+    );
+    for (shape, sizes) in [
+        ("siblings", &["20", "1000", "3000", "10000", "30000"][..]),
+        ("graph", &["1000", "3000", "10000", "30000", "100000", "100001"][..]),
+        ("chain", &["100000"][..]),
+        ("star", &["100000"][..]),
+    ] {
+        for line in shell::output(shell::command(program).arg(shape).args(sizes))?.lines() {
+            let mut columns = line.split('\t');
+            let mut column = || columns.next().unwrap_or_default();
+            println!("{shape:<28} {:>9} {:>12} {:>14} {:>14}", column(), column(), column(), column());
+        }
+    }
+    println!("\n{:<28} {:>9} {:>12} {:>14}", "from a store, piece by piece", "records", "ns a record", "times asked");
+    for shape in ["siblings", "graph", "star"] {
+        for line in shell::output(shell::command(program).args([shape, "20", "1000", "10000", "part"]))?.lines() {
+            let mut columns = line.split('\t');
+            let mut column = || columns.next().unwrap_or_default();
+            println!("{shape:<28} {:>9} {:>12} {:>14}", column(), column(), column());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! The ways in which a file is broken.
+
+/// One systematic way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Operator {
+    DropRow,
+    SwapRows,
+    Retarget,
+    FromStates,
+    WidenBy,
+    SwapBy,
+    DropGuard,
+    NegateGuard,
+    DropPart,
+    ShiftComparison,
+    ShiftConstant,
+    ChangeSign,
+    ChangeName,
+    DropRefusal,
+    ChangeAnswer,
+    DropSet,
+    DropMove,
+    ChangeMove,
+    DropCause,
+    ChangeCause,
+    DropInput,
+    DropBound,
+    ShiftBound,
+    DropKey,
+    ChangeKey,
+    Errors,
+    Durations,
+    StateMarks,
+    RenameState,
+    Callers,
+    Payload,
+    Audit,
+    Settings,
+}
+
+impl Operator {
+    pub(super) const ALL: [Self; 33] = [
+        Self::DropRow,
+        Self::SwapRows,
+        Self::Retarget,
+        Self::FromStates,
+        Self::WidenBy,
+        Self::SwapBy,
+        Self::DropGuard,
+        Self::NegateGuard,
+        Self::DropPart,
+        Self::ShiftComparison,
+        Self::ShiftConstant,
+        Self::ChangeSign,
+        Self::ChangeName,
+        Self::DropRefusal,
+        Self::ChangeAnswer,
+        Self::DropSet,
+        Self::DropMove,
+        Self::ChangeMove,
+        Self::DropCause,
+        Self::ChangeCause,
+        Self::DropInput,
+        Self::DropBound,
+        Self::ShiftBound,
+        Self::DropKey,
+        Self::ChangeKey,
+        Self::Errors,
+        Self::Durations,
+        Self::StateMarks,
+        Self::RenameState,
+        Self::Callers,
+        Self::Payload,
+        Self::Audit,
+        Self::Settings,
+    ];
+
+    /// As it stands in tables and in names of mutants.
+    pub(super) const fn name(self) -> &'static str {
+        self.both().0
+    }
+
+    /// What it does, for docs/mutants.md.
+    pub(super) const fn about(self) -> &'static str {
+        self.both().1
+    }
+
+    const fn both(self) -> (&'static str, &'static str) {
+        match self {
+            Self::DropRow => ("drop a row", "one `[[on.…]]` goes"),
+            Self::SwapRows => ("swap rows", "two neighbouring rows of one event change places"),
+            Self::Retarget => {
+                ("retarget a row", "it leads to each other state in turn; a move becomes a stay, a stay a move")
+            }
+            Self::FromStates => ("change from-states", "one fewer, or one more, for each state"),
+            Self::WidenBy => ("widen `by`", "`by` goes, so that any key that may write is let in"),
+            Self::SwapBy => {
+                ("swap `by`", "a name of it goes, or another that the file knows stands for it or beside it")
+            }
+            Self::DropGuard => ("drop a guard", "`when` goes"),
+            Self::NegateGuard => ("negate a guard", "`when`, or the `if` of a refusal, says the opposite"),
+            Self::DropPart => ("drop a part", "one side of `&&` or `||` goes, in any expression"),
+            Self::ShiftComparison => ("shift a comparison", "`<` becomes `<=`, `>` becomes `>=`, and back"),
+            Self::ShiftConstant => ("shift a constant", "a number in an expression is one more, or one less"),
+            Self::ChangeSign => (
+                "change a sign",
+                "`==` and `!=`, `+` and `-`, `*` and `/`, `min` and `max` change places; a `!` goes; the two branches of `?` change places",
+            ),
+            Self::ChangeName => {
+                ("change a name", "`true` and `false`, names of a closed list change places; a text gets a letter more")
+            }
+            Self::DropRefusal => ("drop a refusal", "an entry of `refuse` goes"),
+            Self::ChangeAnswer => {
+                ("change an answer", "the code or the status of a refusal, of a clash or of `short` is another")
+            }
+            Self::DropSet => ("drop a set", "an entry of `set` goes"),
+            Self::DropMove => ("drop a move", "an entry of `move` goes"),
+            Self::ChangeMove => {
+                ("change a move", "its direction turns, its amount is one more, one of its accounts is another")
+            }
+            Self::DropCause => ("drop a consequence", "an entry of `spawn`, `require`, `cascade` or `deliver` goes"),
+            Self::ChangeCause => (
+                "change a consequence",
+                "its `if` goes or turns, one of its fields or inputs goes; `require` becomes `cascade` and back",
+            ),
+            Self::DropInput => ("drop an input", "a name of `take`, or an entry of `input`, goes"),
+            Self::DropBound => {
+                ("drop a bound", "`min`, `max`, `pattern` or a name of `enum` goes; `optional` comes or goes")
+            }
+            Self::ShiftBound => {
+                ("shift a bound", "`min`, `max`, `const` or `default` is one more, or one less, or the opposite")
+            }
+            Self::DropKey => {
+                ("drop a key or limit", "an entry of `unique`, `limit` or `links` goes, or the natural key")
+            }
+            Self::ChangeKey => (
+                "change a key or limit",
+                "a field of `on` or a state of `in` goes, `in` or `per` goes, `max` is one more or one less",
+            ),
+            Self::Errors => ("move an error code", "it leaves its list, or stands in the other"),
+            Self::Durations => {
+                ("stretch a time", "`lease`, `after`, `per` and every length in an expression is twice as long")
+            }
+            Self::StateMarks => ("unmark a state", "`final`, `rest` or `ready` goes; `final` becomes `rest`"),
+            Self::RenameState => ("rename a state", "where it is declared, and lawfully in the whole file"),
+            Self::Callers => ("change a caller", "a reader goes, or anyone reads; a name of `[who]` is everybody"),
+            Self::Payload => ("shift the payload", "its least or greatest size is one byte more or less, or goes"),
+            Self::Audit => ("drop an audit", "the tag of a row or of a refusal goes, or is another"),
+            Self::Settings => (
+                "drop a setting",
+                "`stop`, `priority`, `key`, `result`, `asset`, `outside`, `clock`, what a check asks, and the time of a timed row go",
+            ),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The table of who notices what, on the terminal and as docs/mutants.md.
+
+use std::fmt::Write as _;
+
+use anyhow::{Result, bail};
+
+use super::file::File;
+use super::judge::Verdict;
+use super::maker::Mutant;
+use super::operator::Operator;
+use super::survivors::Survivors;
+use super::{Tried, systems};
+use crate::tree;
+
+const INTRODUCTION: &str = "\
+<!-- Written by `cargo xtask mutants`; do not edit. -->
+# What happens to a wrong lifecycle
+
+A lifecycle file is a program, and somebody will change it wrongly. `cargo xtask mutants` takes every file of `systems/`, breaks it in every
+systematic way listed below, one way at a time, and looks who notices: the **checker** (`onceward check` refuses the file), a **scenario test** of
+the system, or its **properties** (random operations of all kinds of callers, held against what must hold of the system).
+
+A mutant whose compiled form is the same as the original's is no mutant and leaves the count. Nothing else does. The reviewed matrix of a system
+would notice nearly everything, because it is a picture of what the file does; so it does not count. Two more things are shown and do not
+count: a **warning** of the checker, and the **typed moves**, the list of allowed moves that a matrix is held against. Scenarios, properties and typed
+moves are each played on every mutant that the checker lets through, so a mutant may stand in several of these columns.
+";
+
+const HEAD: &str =
+    "mutants | identical | checker | scenarios | properties | properties alone | warned | typed moves | noticed";
+
+/// One line of a table.
+struct Line {
+    made: usize,
+    identical: usize,
+    checker: usize,
+    scenarios: usize,
+    properties: usize,
+    alone: usize,
+    warned: usize,
+    typed: usize,
+    survivors: usize,
+    score: f64,
+}
+
+impl Line {
+    fn of(tried: &[&Tried]) -> Self {
+        let count = |fits: &dyn Fn(&Tried) -> bool| tried.iter().filter(|tried| fits(tried)).count();
+        Self {
+            made: tried.len(),
+            identical: count(&|tried| !tried.counts()),
+            checker: count(&Tried::is_refused),
+            scenarios: count(&|tried| tried.scenario.is_some()),
+            properties: count(&|tried| tried.property.is_some()),
+            alone: count(&|tried| tried.property.is_some() && tried.scenario.is_none()),
+            warned: count(&|tried| matches!(tried.verdict, Verdict::Warned(_))),
+            typed: count(&|tried| tried.typed.is_some()),
+            survivors: count(&Tried::survives),
+            score: score(tried.iter().copied()),
+        }
+    }
+
+    fn cells(&self) -> [String; 9] {
+        [
+            self.made.to_string(),
+            self.identical.to_string(),
+            self.checker.to_string(),
+            self.scenarios.to_string(),
+            self.properties.to_string(),
+            self.alone.to_string(),
+            self.warned.to_string(),
+            self.typed.to_string(),
+            format!("{:.1} %", self.score),
+        ]
+    }
+}
+
+/// Of a hundred that count, so many are noticed.
+pub(super) fn score<'a>(tried: impl Iterator<Item = &'a Tried>) -> f64 {
+    let (mut all, mut caught) = (0_u32, 0_u32);
+    for tried in tried.filter(|tried| tried.counts()) {
+        all += 1;
+        caught += u32::from(tried.is_caught());
+    }
+    if all == 0 { 100.0 } else { 100.0 * f64::from(caught) / f64::from(all) }
+}
+
+/// Changes when a file, an operator or the list of mutants does: FNV-1a over all of them.
+pub(super) fn fingerprint(mutants: &[Mutant]) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for mutant in mutants {
+        for byte in mutant.file.bytes().chain(mutant.name.bytes()).chain(mutant.text.bytes()) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{} mutants, fingerprint {hash:016x}", mutants.len())
+}
+
+/// Fails where docs/mutants.md tells of other files.
+pub(super) fn is_current(print: &str) -> Result<()> {
+    let text = std::fs::read_to_string(tree::root().join("docs/mutants.md")).unwrap_or_default();
+    if !text.contains(print) {
+        bail!(
+            "docs/mutants.md tells of other mutants than there are now: run `cargo xtask mutants` (minutes) and commit it"
+        );
+    }
+    Ok(())
+}
+
+fn by_operator(tried: &[Tried]) -> Vec<(&'static str, Line)> {
+    let of = |operator| tried.iter().filter(|tried| tried.mutant.operator == operator).collect::<Vec<_>>();
+    let lines = Operator::ALL.iter().map(|operator| (operator.name(), Line::of(&of(*operator))));
+    lines.filter(|(_, line)| line.made > 0).collect()
+}
+
+fn by_system<'f>(tried: &[Tried], files: &'f [File]) -> Vec<(&'f str, Line)> {
+    let of = |system: &str| tried.iter().filter(|tried| tried.mutant.system == system).collect::<Vec<_>>();
+    let lines = systems(files).into_iter().map(|system| (system, Line::of(&of(system))));
+    lines.filter(|(_, line)| line.made > 0).collect()
+}
+
+/// For people who wait.
+pub(super) fn terminal(tried: &[Tried], files: &[File], survivors: &Survivors) -> String {
+    let mut out = String::new();
+    for tried in tried.iter().filter(|tried| tried.survives()) {
+        let _ = write!(out, "{}", shown(tried, files));
+        let _ =
+            writeln!(out, "    {}\n", survivors.why(&tried.mutant).unwrap_or("NOBODY NOTICES, and nobody says why"));
+    }
+    let _ = write!(out, "{:<24}", "");
+    for name in HEAD.split(" | ") {
+        let _ = write!(out, "{name:>17}");
+    }
+    out.push('\n');
+    let all: Vec<&Tried> = tried.iter().collect();
+    let lines = by_operator(tried).into_iter().chain(by_system(tried, files)).chain([("all", Line::of(&all))]);
+    for (name, line) in lines {
+        let cells = line.cells().map(|cell| format!("{cell:>17}")).concat();
+        let _ = writeln!(out, "{name:<24}{cells}");
+    }
+    let _ = writeln!(out, "{} survive; {:.1} % noticed", Line::of(&all).survivors, score(tried.iter()));
+    out
+}
+
+/// A mutant as a difference, and who noticed it.
+pub(super) fn shown(tried: &Tried, files: &[File]) -> String {
+    let mutant = &tried.mutant;
+    let mut out = format!("{} · {} · {}\n", mutant.file, mutant.operator.name(), mutant.name);
+    let _ = write!(out, "{}", difference(mutant, files));
+    let test =
+        |name: &str, test: &Option<String>| test.as_ref().map(|test| format!("{name} {test}")).unwrap_or_default();
+    let said = match tried.verdict {
+        Verdict::Identical => "identical".to_owned(),
+        Verdict::Refused(code) => format!("checker {code}"),
+        Verdict::Warned(code) => format!("warned {code}"),
+        Verdict::Sound => String::new(),
+    };
+    let who = [said, test("scenario", &tried.scenario), test("property", &tried.property), test("typed", &tried.typed)];
+    let _ = writeln!(
+        out,
+        "    noticed by: {}",
+        who.iter().filter(|who| !who.is_empty()).cloned().collect::<Vec<_>>().join("; ")
+    );
+    out
+}
+
+/// The lines that differ.
+fn difference(mutant: &Mutant, files: &[File]) -> String {
+    let Some(file) = files.iter().find(|file| file.path == mutant.file) else { return String::new() };
+    let (old, new): (Vec<&str>, Vec<&str>) = (file.text.lines().collect(), mutant.text.lines().collect());
+    let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(old, new)| old == new).count();
+    let start = same(&mut old.iter().zip(&new));
+    let most = old.len().min(new.len()) - start;
+    let end = same(&mut old.iter().rev().zip(new.iter().rev())).min(most);
+    let mut out = String::new();
+    for (sign, lines) in [("-", &old[start..old.len() - end]), ("+", &new[start..new.len() - end])] {
+        for line in lines.iter().filter(|line| !line.trim().is_empty()) {
+            let _ = writeln!(out, "{sign} {line}");
+        }
+    }
+    out
+}
+
+/// docs/mutants.md.
+pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, print: &str) -> String {
+    let all: Vec<&Tried> = tried.iter().collect();
+    let whole = Line::of(&all);
+    let without = all.iter().filter(|tried| tried.survives() && matches!(tried.verdict, Verdict::Warned(_))).count();
+    let mut out = INTRODUCTION.to_owned();
+    let _ = writeln!(
+        out,
+        "\n**{:.1} %** of {} mutants are noticed; {} survive. The gate fails below 95 %. Of those that survive, {without} have a warning of the checker,\n\
+         and {} are noticed by the typed moves; the score counts neither. ({print})\n",
+        whole.score,
+        whole.made - whole.identical,
+        whole.survivors,
+        all.iter().filter(|tried| tried.survives() && tried.typed.is_some()).count(),
+    );
+    table(
+        &mut out,
+        "system",
+        by_system(tried, files).into_iter().chain([("all", whole)]).map(|(name, line)| (name.to_owned(), line)),
+    );
+    out.push_str("\n## How files are broken\n");
+    let about = |name: &str| {
+        Operator::ALL.iter().find(|operator| operator.name() == name).map_or("", |operator| operator.about())
+    };
+    table(
+        &mut out,
+        "operator",
+        by_operator(tried)
+            .into_iter()
+            .map(|(name, line)| (format!("**{name}**: {}", about(name).replace('|', "\\|")), line)),
+    );
+    out.push_str("\n## Survivors\nEach is here because no caller, worker or operator could see a difference. The gate knows them from `xtask/survivors.toml`.\n");
+    for tried in all.iter().filter(|tried| tried.survives()) {
+        let why = survivors.why(&tried.mutant).unwrap_or("Not explained yet.");
+        let _ = writeln!(out, "\n- `{}` {}: {}", tried.mutant.file, tried.mutant.name, why.trim());
+        let _ = writeln!(out, "  ```diff");
+        difference(&tried.mutant, files).lines().for_each(|line| {
+            let _ = writeln!(out, "  {line}");
+        });
+        let _ = writeln!(out, "  ```");
+    }
+    out.push_str(
+        "\n## Running it\n`cargo xtask mutants` tries all and writes this page. `--system image` and `--find on.fail` try some, `--diff` shows each. The gate tries\n\
+         a fixed sample (`--short`), fails when a sampled mutant survives that is not in the list above, and fails when this page tells of other files\n\
+         than those that stand there. `cargo xtask mutants --code` is another thing: small changes to the Rust code of the core.\n",
+    );
+    out
+}
+
+fn table(out: &mut String, what: &str, lines: impl Iterator<Item = (String, Line)>) {
+    let _ = writeln!(out, "| {what} | {HEAD} |\n| --- {}|", "| ---: ".repeat(9));
+    for (name, line) in lines {
+        let _ = writeln!(out, "| {name} | {} |", line.cells().join(" | "));
+    }
+}

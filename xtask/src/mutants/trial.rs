@@ -1,0 +1,121 @@
+//! Playing a system's tests on a mutant.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::prove::binaries::Binary;
+use crate::shell;
+
+/// Read by testkit.
+const VARIABLE: &str = "ONCEWARD_MUTANT";
+
+/// A mutant may turn in a circle. Then the test has noticed, too.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// What stands for the name of the test then.
+pub(super) const ENDLESS: &str = "no end in time";
+
+/// The tests of one system, by what they are.
+#[derive(Default)]
+pub(super) struct Suite<'b> {
+    /// Scenario tests, and beside them the matrix.
+    scenarios: Vec<&'b Binary>,
+    properties: Vec<&'b Binary>,
+}
+
+/// Which of them to play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Scenarios,
+    Properties,
+    /// The moves that somebody typed from the requirement; what was played before is not compared.
+    TypedMoves,
+}
+
+impl<'b> Suite<'b> {
+    pub(super) fn of(system: &str, binaries: &'b [Binary]) -> Self {
+        let mut suite = Self::default();
+        let folder = format!("systems/{system}/tests/");
+        for binary in binaries.iter().filter(|binary| binary.main.starts_with(&folder)) {
+            let properties = binary.main[folder.len()..].starts_with("properties");
+            if properties { suite.properties.push(binary) } else { suite.scenarios.push(binary) }
+        }
+        suite
+    }
+
+    /// The first test that fails with the files in this folder, if one does.
+    pub(super) fn noticed(&self, part: Part, folder: &Path) -> Result<Option<String>> {
+        let (binaries, arguments): (_, &[&str]) = match part {
+            Part::Scenarios => (&self.scenarios, &["--skip", "matrix::"]),
+            Part::Properties => (&self.properties, &[]),
+            Part::TypedMoves => (&self.scenarios, &["matrix::"]),
+        };
+        for binary in binaries {
+            if let Some(test) = first_failure(binary, arguments, folder)? {
+                return Ok(Some(test));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn first_failure(binary: &Binary, arguments: &[&str], folder: &Path) -> Result<Option<String>> {
+    let mut command = shell::command(&binary.executable.to_string_lossy());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONCEWARD_")) {
+        command.env_remove(name);
+    }
+    command.current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package).env("RUST_BACKTRACE", "0");
+    command.env(VARIABLE, folder).arg("--test-threads=1").args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| format!("cannot run {}", binary.executable.display()))?;
+    let printed = child.stdout.take().context("its output is a pipe")?;
+    let (tell, told) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in BufReader::new(printed).lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    let began = Instant::now();
+    let failure = loop {
+        match told.recv_timeout(LIMIT.saturating_sub(began.elapsed())) {
+            Ok(line) => {
+                if let Some(test) = failed_test(&line) {
+                    break Some(test.to_owned());
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => break Some(ENDLESS.to_owned()),
+            Err(RecvTimeoutError::Disconnected) => break None,
+        }
+    };
+    // One is enough to know, so the others need not play.
+    if failure.is_some() {
+        child.kill()?;
+    }
+    let status = child.wait()?;
+    drop(told);
+    let _ = reader.join();
+    Ok(failure.or_else(|| (!status.success()).then(|| "the tests died".to_owned())))
+}
+
+fn failed_test(line: &str) -> Option<&str> {
+    let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    (verdict == "FAILED").then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failed_test;
+
+    #[test]
+    fn failures_are_read() {
+        assert_eq!(failed_test("test a::b ... FAILED"), Some("a::b"));
+        assert_eq!(failed_test("test a::b ... ok"), None);
+    }
+}
