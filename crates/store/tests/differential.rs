@@ -183,7 +183,7 @@ fn play(theme: &str, usual: u64, files: impl Fn(u64) -> Files) {
 
 #[test]
 fn shipped_systems() {
-    for name in ["execution", "document", "image"] {
+    for name in ["execution", "document", "image", "relay", "mesh"] {
         play(name, 6, |_| system(name));
     }
 }
