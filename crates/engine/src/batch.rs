@@ -123,11 +123,7 @@ fn is_nothing(writes: &[Write]) -> bool {
     })
 }
 
-fn leave<S: Store + 'static>(
-    shared: &Arc<Shared<S>>,
-    chunk: &mut Chunk,
-    mut asks: Vec<(usize, Vec<Question>)>,
-) {
+fn leave<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk, mut asks: Vec<(usize, Vec<Question>)>) {
     if asks.is_empty() {
         return;
     }

@@ -138,9 +138,7 @@ impl Turn<'_> {
                     let answer = Answer { subject: no_op.subject, record, already, stop: false };
                     (Outcome::NoOp(no_op), Ok(answer))
                 }
-                Decision::Refusal(refusal) => {
-                    (Outcome::Refusal(refusal.clone()), Err(EngineError::Refused(refusal)))
-                }
+                Decision::Refusal(refusal) => (Outcome::Refusal(refusal.clone()), Err(EngineError::Refused(refusal))),
             };
             // What came with a refused operation is not kept.
             let contents = if reply.is_ok() { request.contents.clone() } else { Vec::new() };
@@ -159,8 +157,7 @@ impl Turn<'_> {
         let now = self.now.max(at);
         for &record in records {
             let seed = seed().map_err(Pause::Failed)?;
-            let operation =
-                Operation { seed, actor: Actor::engine(), call: Call::Due { record }, answers: Vec::new() };
+            let operation = Operation { seed, actor: Actor::engine(), call: Call::Due { record }, answers: Vec::new() };
             for round in 0.. {
                 match decide(self.definitions, self.decided.base.snapshot(), &operation, now) {
                     Decision::Missing(keys) => return Err(Pause::Missing(keys)),

@@ -20,6 +20,9 @@ use crate::signals::Signals;
 /// Rounds in which every candidate went to somebody else, before waiting for news.
 const ROUNDS: usize = 5;
 
+/// A call that waits longer is asked again by its caller.
+const LONGEST_WAIT: Duration = Duration::from_hours(1);
+
 /// What a worker asks for.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -110,10 +113,13 @@ pub(crate) async fn lease<S: Store>(
     wanted: &Wanted,
 ) -> Result<Vec<Leased>, EngineError> {
     let most = wanted.most.min(shared.config.batch);
-    let until = Instant::now() + wanted.wait.min(Duration::from_secs(3_600));
+    let until = Instant::now() + wanted.wait.min(LONGEST_WAIT);
     let mut work = shared.signals.work();
     let mut lost = 0;
-    while most > 0 {
+    if most == 0 {
+        return Ok(Vec::new());
+    }
+    loop {
         if shared.queue.is_closed() {
             return Err(EngineError::Closed);
         }
@@ -134,12 +140,11 @@ pub(crate) async fn lease<S: Store>(
         }
         let now = Instant::now();
         if now >= until {
-            break;
+            return Ok(Vec::new());
         }
         let nap = shared.signals.until_ready(shared.store.now().await?, shared.config.poll).min(until - now);
         let _ = tokio::time::timeout(nap, work.changed()).await;
     }
-    Ok(Vec::new())
 }
 
 async fn pick<'a, S: Store>(

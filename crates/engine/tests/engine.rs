@@ -1,0 +1,14 @@
+//! What can be relied on, on every store.
+
+#[path = "engine/killed.rs"]
+mod killed;
+#[path = "engine/promises.rs"]
+mod promises;
+#[path = "engine/races.rs"]
+mod races;
+#[path = "engine/time.rs"]
+mod time;
+#[path = "engine/work.rs"]
+mod work;
+
+mod stage;
