@@ -105,10 +105,14 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
     let save = store.save(&base, &batch).await;
     let keys = match &save {
         Ok(Save::Saved { last, .. }) => {
+            shared.counted.saved(batch.writes.len());
             shared.signals.saved(&batch.writes, *last, now);
             Vec::new()
         }
-        Ok(Save::Conflict(_)) => base.keys(),
+        Ok(Save::Conflict(_)) => {
+            shared.counted.conflict();
+            base.keys()
+        }
         Err(_) => Vec::new(),
     };
     Ok((replies, save, keys))

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::error::EngineError;
 use crate::leasing::{self, Desk, Leased, Wanted};
 use crate::queue::{Answer, Queue, Submission};
-use crate::shared::{Shared, due};
+use crate::shared::{Counted, Shared, Tally, due};
 use crate::signals::Signals;
 use crate::stream::LogStream;
 use crate::{batch, timers};
@@ -59,8 +59,8 @@ impl<S: Store + 'static> Engine<S> {
         let config = Config { queue: config.queue.max(1), batch: config.batch.max(1), ..config };
         let (queue, incoming) = Queue::new(config.queue, config.batch);
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
-        let (signals, desk) = (Signals::default(), Desk::default());
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, asking });
+        let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
+        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, asking });
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         Self { shared, tasks: Arc::new(Tasks(Mutex::new(vec![writer, timers]))) }
@@ -201,6 +201,15 @@ impl<S: Store + 'static> Engine<S> {
     /// The log after a place, as it grows.
     pub fn stream(&self, after: u64) -> LogStream<S> {
         LogStream::new(Arc::clone(&self.shared), after)
+    }
+
+    /// Operations that are on their way.
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.waiting()
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.shared.counted.tally()
     }
 
     /// Look at the clock again: for a manual one that was set.

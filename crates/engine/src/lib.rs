@@ -16,6 +16,7 @@
 //! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
 //! | `checks.rs` | questions to the outside, bounded in time and number |
 //! | `signals.rs` | who is woken by what was saved |
+//! | `shared.rs` | what these parts share, and what the engine has counted |
 //! | `stream.rs` | the log, in order, as it grows |
 //!
 //! # What can be relied on
@@ -45,4 +46,5 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use leasing::{Leased, Wanted};
 pub use queue::{Answer, Submission};
+pub use shared::Tally;
 pub use stream::LogStream;

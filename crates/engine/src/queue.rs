@@ -99,6 +99,11 @@ impl Queue {
         self.closed.load(Ordering::SeqCst)
     }
 
+    /// How many places are taken.
+    pub(crate) fn waiting(&self) -> usize {
+        usize::try_from(self.size).unwrap_or(usize::MAX).saturating_sub(self.places.available_permits())
+    }
+
     /// Take these on, all or none, or say at once that there is no room.
     pub(crate) fn enter(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
         let count = self.count(&submissions)?;

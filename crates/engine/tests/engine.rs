@@ -8,6 +8,8 @@ mod promises;
 mod races;
 #[path = "engine/time.rs"]
 mod time;
+#[path = "engine/trouble.rs"]
+mod trouble;
 #[path = "engine/work.rs"]
 mod work;
 

@@ -24,25 +24,25 @@ fn works_until_killed() {
     wait(async {
         let store = SqliteStore::open(file, Clock::machine()).expect("the file opens");
         let engine = open(store, Config::default()).await;
-        let tasks: Vec<_> = (0..4)
-            .map(|_| {
-                let engine = engine.clone();
-                tokio::spawn(async move {
-                    loop {
-                        println!("\ncreated {}", job(&engine).await.0);
-                        let Some(held) = leased(&engine).await else { continue };
-                        let id = held.record.id;
-                        println!("\nleased {}", id.0);
-                        engine.commit(&worker("bob"), id, held.token, json!(id.0), true).await.expect("a commit");
-                        println!("\ncommitted {}", id.0);
-                    }
-                })
-            })
-            .collect();
-        for task in tasks {
-            task.await.expect("no panic");
-        }
+        let turns = || {
+            let engine = engine.clone();
+            tokio::spawn(async move { work(&engine).await })
+        };
+        // Four at once, so that batches hold more than one.
+        let (_one, _two, _three) = (turns(), turns(), turns());
+        turns().await.expect("no panic");
     });
+}
+
+async fn work(engine: &Engine<SqliteStore>) {
+    loop {
+        println!("\ncreated {}", job(engine).await.0);
+        let Some(held) = leased(engine).await else { continue };
+        let id = held.record.id;
+        println!("\nleased {}", id.0);
+        engine.commit(&worker("bob"), id, held.token, json!(id.0), true).await.expect("a commit");
+        println!("\ncommitted {}", id.0);
+    }
 }
 
 /// Run the worker on this file and kill it after it has said so many things; all that it said.

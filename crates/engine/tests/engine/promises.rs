@@ -152,6 +152,8 @@ fn conflicts_are_decided_again() {
         assert_eq!(won, ids, "each job has one holder");
         let attempts = store.executions(ids[0]).await.unwrap();
         assert_eq!(attempts.len(), 1);
+        let conflicts = one.tally().conflicts + other.tally().conflicts;
+        println!("{conflicts} conflicts");
         one.close().await;
         other.close().await;
     });

@@ -31,11 +31,8 @@ where
     (won, told)
 }
 
-fn submit(
-    engine: Engine<AnyStore>,
-    submission: Submission,
-) -> impl Future<Output = Result<Answer, EngineError>> + Send + 'static {
-    async move { engine.submit(submission).await }
+async fn submit(engine: Engine<AnyStore>, submission: Submission) -> Result<Answer, EngineError> {
+    engine.submit(submission).await
 }
 
 /// One of sixteen workers has the lease, asked for by name.

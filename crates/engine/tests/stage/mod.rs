@@ -1,5 +1,7 @@
 //! What the engine's tests stand on: small lifecycles of their own beside the shipped `execution`, and each store in turn.
 
+pub(crate) mod troubled;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +18,7 @@ use serde_json::{Map, Value as Json};
 pub(crate) const JOB: &str = "execution.job";
 
 /// Longer than anything here takes: a test that waits so long has failed.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 pub(crate) fn files() -> Files {
     let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
