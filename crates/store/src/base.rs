@@ -181,9 +181,14 @@ impl Base {
         }
     }
 
-    /// Whether a key that was read can be compared with what the store said.
+    /// Whether a key that was read is compared with what the store said. An ended execution never changes, and one that
+    /// ended in this very batch was never loaded.
     pub(crate) fn is_compared(&self, key: &Key) -> bool {
-        !matches!(key, Key::Unique(key) if self.pending.uniques.contains(key))
+        match key {
+            Key::Unique(key) => !self.pending.uniques.contains(key),
+            Key::Execution(..) => false,
+            _ => true,
+        }
     }
 
     /// Whether nobody held a key when the store was asked.

@@ -34,6 +34,8 @@ pub(crate) struct Net<'a> {
     pub(crate) entries: Vec<NewEntry>,
     /// Every key that a decision rests on, once, in order.
     pub(crate) reads: Vec<&'a Key>,
+    /// The latest time of the batch: an operation may be decided later than the clock says.
+    pub(crate) latest: Time,
     /// A request that stands twice in the batch itself.
     pub(crate) repeated: Vec<RequestName>,
 }
@@ -77,7 +79,7 @@ impl NetRecord {
 
 impl<'a> Net<'a> {
     pub(crate) fn of(base: &Base, batch: &'a Batch) -> Result<Self, StoreError> {
-        let mut net = Self::default();
+        let mut net = Self { latest: batch.now, ..Self::default() };
         let mut heads: HashMap<RecordId, Hash> = HashMap::new();
         let mut head = |id: RecordId, new: Option<Hash>| {
             let known = heads.entry(id).or_insert_with(|| base.stored(id).map_or(NO_HASH, |stored| stored.head));
@@ -98,6 +100,7 @@ impl<'a> Net<'a> {
                 net.requests.push(request);
             }
             if let Outcome::Changes(changes) = &write.outcome {
+                net.latest = net.latest.max(changes.now);
                 net.fold(base, changes)?;
             }
         }

@@ -3,10 +3,11 @@
 mod stage;
 
 use std::io::Write as _;
+use std::sync::atomic::Ordering;
 
-use onceward_core::decide::Call;
+use onceward_core::decide::{Account, Call, Key, Operation};
 use onceward_core::time::Duration;
-use onceward_store::{Clock, LeaseQuery, ListQuery, SqliteStore, Store, StoreError};
+use onceward_store::{Base, Clock, LeaseQuery, ListQuery, Replay, Save, SqliteStore, Store, StoreError};
 use onceward_testkit::{random, user, worker};
 use serde_json::json;
 use stage::driver::Driver;
@@ -134,5 +135,52 @@ fn a_full_key_waits_apart() {
         assert_eq!(store.leasable(&query).await.unwrap().iter().map(|found| found.record).collect::<Vec<_>>(), [other]);
         driver.ok(&bob, Call::Commit { record: lane[0], token, result: json!(1), finish: true }, later).await;
         assert_eq!(ready(), 2, "the next one has come forward");
+    });
+}
+
+/// Four that want the same account at once: each loads, decides and saves until nobody was faster, and nothing is lost.
+#[test]
+fn nobody_overwrites_anybody() {
+    const EACH: u128 = 15;
+    let folder = Folder::new();
+    let store = open(&folder).unwrap();
+    wait(store.put_definitions(&suite())).unwrap();
+    let ann = user("ann");
+    let id = wait(async { Driver::new(&store).await.create(&ann, "suite.box", json!({}), start()).await });
+    let conflicts = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for racer in 0..4_u128 {
+            let (store, ann, conflicts) = (&store, &ann, &conflicts);
+            scope.spawn(move || {
+                wait(async {
+                    let driver = Driver::new(store).await;
+                    for number in 0..EACH {
+                        let call = stage::driver::fire(id, "earn", json!({ "amount": 1 }));
+                        let seed = (racer + 1) << 100 | number << 80;
+                        let operation = Operation { seed, actor: ann.clone(), call, answers: Vec::new() };
+                        loop {
+                            let mut open = driver.open(start());
+                            driver.decide(&mut open, operation.clone(), start()).await;
+                            match driver.save(&open).await {
+                                Save::Saved { .. } => break,
+                                Save::Conflict(_) => conflicts.fetch_add(1, Ordering::Relaxed),
+                            };
+                        }
+                    }
+                });
+            });
+        }
+    });
+    println!("{} conflicts", conflicts.into_inner());
+    wait(async {
+        assert_eq!(u128::from(store.record(id).await.unwrap().unwrap().version), 1 + 4 * EACH);
+        let mut base = Base::default();
+        let purse = Account::Named { asset: "coin".into(), name: "purse:ann".into() };
+        store.load(&mut base, &[Key::Account(purse.clone())]).await.unwrap();
+        assert_eq!(u128::try_from(base.snapshot().accounts[&purse]), Ok(4 * EACH));
+        let mut replay = Replay::new(store.definitions().await.unwrap().lifecycles());
+        for entry in store.log(0, 1_000).await.unwrap() {
+            replay.apply(&entry).unwrap();
+        }
     });
 }

@@ -8,7 +8,7 @@ use super::changes::{Account, AuditEntry, Effect, LedgerMove, NewPayload};
 use super::halt::{Halt, Step};
 use super::operation::Operation;
 use super::snapshot::{CountKey, Key, LinkKey, RefChange, Snapshot, UniqueKey, ref_changes};
-use super::timers::is_due;
+use super::timers::next_due;
 use crate::diagnostic::Span;
 use crate::expr::{Fault, FaultKind};
 use crate::model::Definitions;
@@ -50,6 +50,9 @@ pub(super) struct Draft<'a> {
     made: u64,
     undo: Vec<Undo>,
     reads: RefCell<Vec<Key>>,
+    /// In an operation of the engine's for a record that is due: since when, and which. Only what was due before it goes
+    /// first, so that no two records wait for each other and what was late happens in the order it should have had.
+    pub(super) turn: Option<(Time, RecordId)>,
 }
 
 /// How to take one step back.
@@ -104,6 +107,7 @@ impl<'a> Draft<'a> {
             made: 0,
             undo: Vec::new(),
             reads: RefCell::new(Vec::new()),
+            turn: None,
         }
     }
 
@@ -184,7 +188,7 @@ impl<'a> Draft<'a> {
         if record.updated_at > self.now {
             return Err(Halt::Later(record.updated_at));
         }
-        if is_due(record, self.now) {
+        if next_due(record).is_some_and(|due| due <= self.now && self.turn.is_none_or(|turn| (due, id) < turn)) {
             return Err(Halt::Due(vec![id]));
         }
         Ok(Some(record))

@@ -11,7 +11,7 @@ use super::input::Given;
 use super::operation::{Call, ErrorReport, Operation};
 use super::plan::{NotTaken, Occasion};
 use super::snapshot::{Key, Snapshot};
-use super::timers::{Due, first_due};
+use super::timers::{Due, first_due, next_due};
 use super::work::{Done, end_execution, not_found};
 use crate::expr::{Fault, FaultKind};
 use crate::model::{Definitions, EventKind};
@@ -181,6 +181,7 @@ impl Run<'_> {
             return Err(Halt::Later(record.updated_at));
         }
         let now = self.draft.now;
+        self.draft.turn = next_due(&record).map(|due| (due, id));
         match first_due(&record, now) {
             None => Ok(()),
             Some(Due::Lease) => {

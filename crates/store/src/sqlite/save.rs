@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use onceward_core::decide::Key;
+use onceward_core::time::Time;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::write::Writing;
@@ -20,12 +21,17 @@ pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     /// The last row number given to a record. Only this thread gives them.
     last_row: u64,
+    /// The latest time that lanes were settled at. They are never settled at an earlier one: a job that had waited then would
+    /// be passed over, and nobody would come back for it when the clock is there again.
+    latest: Time,
 }
 
 impl Writer {
     pub(super) fn new(connection: Connection, shared: Arc<Shared>) -> Result<Self, StoreError> {
         let last_row = connection.query_row("SELECT coalesce(max(row), 0) FROM records", [], |row| row.get(0))?;
-        Ok(Self { connection, shared, last_row })
+        let latest = "SELECT coalesce(max(ready_at), ?1) FROM lanes WHERE front = 0";
+        let latest = connection.query_row(latest, [Time::MIN.micros()], |row| row.get(0))?;
+        Ok(Self { connection, shared, last_row, latest: Time::from_micros(latest) })
     }
 
     pub(super) fn save(&mut self, base: &Base, batch: &Batch) -> Result<Save, StoreError> {
@@ -36,11 +42,12 @@ impl Writer {
         if !conflict.is_empty() {
             return Ok(Save::Conflict(conflict));
         }
+        let latest = self.latest.max(net.latest);
         let mut writing = Writing::new(&transaction, &known, base, self.last_row);
-        let (first, last) = writing.all(&net, batch.now)?;
+        let (first, last) = writing.all(&net, batch.now, latest)?;
         let last_row = writing.last_row;
         transaction.commit()?;
-        self.last_row = last_row;
+        (self.last_row, self.latest) = (last_row, latest);
         // After the commit: whoever sees the new number sees what was written.
         self.shared.generation.fetch_add(1, Ordering::Release);
         Ok(Save::Saved { first, last })

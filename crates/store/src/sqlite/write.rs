@@ -39,8 +39,8 @@ impl<'a> Writing<'a> {
         Self { connection, known, base, last_row, rows, entries, touched: BTreeSet::new() }
     }
 
-    /// Everything; the places that its entries have in the log.
-    pub(super) fn all(&mut self, net: &Net, now: Time) -> Result<(u64, u64), StoreError> {
+    /// Everything; the places that its entries have in the log. Lanes are settled as of `latest`.
+    pub(super) fn all(&mut self, net: &Net, now: Time, latest: Time) -> Result<(u64, u64), StoreError> {
         let mut counter = self.connection.prepare_cached("SELECT seq FROM counter")?;
         let before: u64 = counter.query_row([], |row| row.get(0))?;
         for record in &net.records {
@@ -67,12 +67,12 @@ impl<'a> Writing<'a> {
         self.tallies(net)?;
         for record in &net.records {
             self.links(record)?;
-            self.waiting(record, now)?;
+            self.waiting(record, latest)?;
         }
         for key in std::mem::take(&mut self.touched) {
             // By the current version: should an older one share its keys otherwise, `decide` has the last word.
             if let Some(current) = self.known.catalog.definitions.get(&key.lifecycle) {
-                lanes::settle(self.connection, self.known, &key, self.known.catalog.number_of(current)?, now)?;
+                lanes::settle(self.connection, self.known, &key, self.known.catalog.number_of(current)?, latest)?;
             }
         }
         for (payload, bytes) in &net.contents {

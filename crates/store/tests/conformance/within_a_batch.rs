@@ -56,6 +56,26 @@ fn a_whole_life() {
     });
 }
 
+/// A report on an attempt that began and ended in the same batch: the store has never heard of it.
+#[test]
+fn an_older_attempt() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let task = driver.create(&ann, "suite.task", json!({}), start()).await;
+        let mut open = driver.open(start());
+        subject(&add(&mut driver, &mut open, &bob, lease(task)).await);
+        let give_back = Call::Yield { record: task, token: Token(1) };
+        subject(&add(&mut driver, &mut open, &bob, give_back.clone()).await);
+        subject(&add(&mut driver, &mut open, &bob, lease(task)).await);
+        let again = add(&mut driver, &mut open, &bob, give_back).await;
+        assert!(matches!(again, Decision::NoOp(_)), "{again:?}");
+        assert_eq!(driver.save(&open).await, Save::Saved { first: 2, last: 4 });
+        assert_eq!(store.executions(task).await.unwrap().len(), 2);
+    });
+}
+
 /// Money that came in the same batch can be spent, and no more than that, though its account was not loaded when it came.
 #[test]
 fn an_account() {

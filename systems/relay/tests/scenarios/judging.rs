@@ -150,6 +150,20 @@ fn with_no_oracle_and_no_engine_awake() {
     assert_eq!(stage.state(job), "cancelled");
 }
 
+/// REL-4, REL-12: a job that ran out before its submission did takes it along, even if the engine slept through both.
+#[test]
+fn a_sleeping_engine_changes_no_reason() {
+    let mut stage = stage();
+    let soon = stage.now().checked_add("30m".parse().expect("a duration")).expect("a time");
+    let job = post(&mut stage).with("expiry", soon.to_string()).ok();
+    super::pay(&mut stage, job);
+    let submission = submitted(&mut stage, job, "bob");
+    stage.doze("2h");
+    stage.fire(job, "cancel", &alice()).refused(409, "wrong_state");
+    assert_eq!((stage.state(job), stage.state(submission)), ("expired".into(), "failed".into()));
+    assert_eq!(stage.field(submission, "reason"), "job_expired");
+}
+
 /// REL-21, REL-17, REL-12: an oracle that came at the last moment has its full time, and no oracle has more, however alive
 /// it says it is.
 #[test]
