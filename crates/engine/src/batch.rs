@@ -1,0 +1,144 @@
+//! The loop that saves: takes what waits, decides it, saves it in one transaction, and answers.
+
+use std::sync::Arc;
+
+use onceward_core::decide::{Key, Question};
+use onceward_store::{Batch, Outcome, Save, Store, StoreError, Write};
+
+use crate::checks;
+use crate::deciding::{Decided, decide_all};
+use crate::error::EngineError;
+use crate::queue::{Incoming, Reply, Request};
+use crate::shared::Shared;
+
+/// Conflicts after which a batch is halved: smaller ones are sooner done and touch less.
+const LOSSES: usize = 3;
+
+/// Conflicts after which a single operation is given up. Each one means that somebody else got on.
+const PATIENCE: usize = 1_000;
+
+pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming: Incoming) {
+    while let Some(mut requests) = incoming.recv().await {
+        // What is there goes along; nobody is waited for.
+        while requests.len() < shared.config.batch
+            && let Ok(more) = incoming.try_recv()
+        {
+            requests.extend(more);
+        }
+        settle(&shared, requests).await;
+    }
+}
+
+/// Requests that are decided and saved together.
+struct Chunk {
+    requests: Vec<Request>,
+    losses: usize,
+    /// What the last attempt needed.
+    keys: Vec<Key>,
+}
+
+impl Chunk {
+    fn halves(mut self) -> [Self; 2] {
+        let second = self.requests.split_off(self.requests.len() / 2);
+        let second = Self { requests: second, losses: 0, keys: Vec::new() };
+        [Self { losses: 0, keys: Vec::new(), ..self }, second]
+    }
+
+    fn fail(self, error: &EngineError) {
+        for request in self.requests {
+            request.answer(Err(error.clone()));
+        }
+    }
+}
+
+/// Answer every one of these, after it is durable.
+async fn settle<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<Request>) {
+    // The first to do stands last.
+    let mut chunks = vec![Chunk { requests, losses: 0, keys: Vec::new() }];
+    while let Some(mut chunk) = chunks.pop() {
+        let (replies, save, keys) = match attempt(shared, &mut chunk).await {
+            Ok(attempted) => attempted,
+            Err(error) => {
+                chunk.fail(&error);
+                continue;
+            }
+        };
+        let alone = chunk.requests.len() < 2;
+        match save {
+            Ok(Save::Saved { .. }) => {
+                for (request, reply) in chunk.requests.into_iter().zip(replies) {
+                    request.answer(reply);
+                }
+            }
+            Ok(Save::Conflict(_)) if alone && chunk.losses >= PATIENCE => chunk.fail(&EngineError::Contended),
+            Ok(Save::Conflict(_)) if alone || chunk.losses < LOSSES => {
+                let losses = chunk.losses + 1;
+                chunks.push(Chunk { losses, keys, ..chunk });
+            }
+            // One that the database will not have is found by halving, and fails alone.
+            Ok(Save::Conflict(_)) | Err(StoreError::Rejected(_)) if !alone => {
+                let [first, second] = chunk.halves();
+                chunks.extend([second, first]);
+            }
+            Ok(Save::Conflict(_)) => chunk.fail(&EngineError::Contended),
+            Err(error) => chunk.fail(&error.into()),
+        }
+    }
+}
+
+type Attempted = (Vec<Reply>, Result<Save, StoreError>, Vec<Key>);
+
+/// Decide and save once. Those that must ask the outside first leave the chunk.
+async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk) -> Result<Attempted, EngineError> {
+    let store = &shared.store;
+    let catalog = store.definitions().await?;
+    let now = store.now().await?;
+    let keys = std::mem::take(&mut chunk.keys);
+    let decided = decide_all(store, &catalog.definitions, &chunk.requests, keys, now).await?;
+    let Decided { base, writes, replies, asks } = decided;
+    leave(shared, chunk, asks);
+    let replies: Vec<Reply> = replies.into_iter().flatten().collect();
+    let (base, batch) = (Arc::new(base), Arc::new(Batch { writes, now, catalog: catalog.number() }));
+    if is_nothing(&batch.writes) {
+        return Ok((replies, Ok(Save::Saved { first: 1, last: 0 }), Vec::new()));
+    }
+    let save = store.save(&base, &batch).await;
+    let keys = match &save {
+        Ok(Save::Saved { last, .. }) => {
+            shared.counted.saved(batch.writes.len());
+            shared.signals.saved(&batch.writes, *last, now);
+            Vec::new()
+        }
+        Ok(Save::Conflict(_)) => {
+            shared.counted.conflict();
+            base.keys()
+        }
+        Err(_) => Vec::new(),
+    };
+    Ok((replies, save, keys))
+}
+
+/// Whether no store would write anything, so that there is no transaction to wait for. An answer that nothing was to be done
+/// rests on what was read, and is saved so that this is compared.
+fn is_nothing(writes: &[Write]) -> bool {
+    writes.iter().all(|write| match &write.outcome {
+        Outcome::Refusal(refusal) => !refusal.denial && refusal.audit.is_none(),
+        Outcome::Changes(_) | Outcome::NoOp(_) => false,
+    })
+}
+
+fn leave<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk, mut asks: Vec<(usize, Vec<Question>)>) {
+    if asks.is_empty() {
+        return;
+    }
+    asks.sort_unstable_by_key(|(at, _)| *at);
+    let mut asks = asks.into_iter().peekable();
+    let mut stay = Vec::with_capacity(chunk.requests.len());
+    for (at, request) in std::mem::take(&mut chunk.requests).into_iter().enumerate() {
+        match asks.next_if(|(asking, _)| *asking == at) {
+            Some((_, questions)) => checks::ask(Arc::clone(shared), request, questions),
+            None => stay.push(request),
+        }
+    }
+    chunk.requests = stay;
+}

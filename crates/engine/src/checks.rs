@@ -1,0 +1,133 @@
+//! Questions to the outside: put before an operation is decided, bounded in time and number.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use onceward_core::decide::{Answer, Question, Refusal};
+use onceward_store::{Store, StoreError};
+use serde_json::{Map, Value as Json};
+
+use crate::error::EngineError;
+use crate::queue::Request;
+use crate::shared::Shared;
+
+/// Answers that one operation may need. A lifecycle file cannot name more checks; each turn answers at least one.
+const ANSWERS: usize = 100;
+
+/// A question with the bytes that it is about.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub question: Question,
+    /// Of the record's payload, where the check asks for it.
+    pub content: Option<Arc<[u8]>>,
+}
+
+/// Why there is no answer; for the operator, not for the caller.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unanswered(pub String);
+
+type Given = Result<Map<String, Json>, Unanswered>;
+type Answering = Arc<dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Given> + Send>> + Send + Sync>;
+
+/// Who answers which check of which lifecycle.
+#[derive(Clone, Default)]
+pub struct Checks {
+    answering: HashMap<(Arc<str>, Arc<str>), Answering>,
+}
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.answering.keys()).finish()
+    }
+}
+
+impl Checks {
+    /// Let `answer` answer the check `check` of `lifecycle`. It may be asked again for the same operation, since others may
+    /// change the record meanwhile.
+    pub fn on<F>(mut self, lifecycle: &str, check: &str, answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Given> + Send + 'static,
+    {
+        let answering: Answering = Arc::new(move |asked| Box::pin(answer(asked)));
+        self.answering.insert((lifecycle.into(), check.into()), answering);
+        self
+    }
+}
+
+/// Put the questions, and let the operation come back with the answers; it keeps its place in the queue.
+pub(crate) fn ask<S: Store + 'static>(shared: Arc<Shared<S>>, mut request: Request, questions: Vec<Question>) {
+    tokio::spawn(async move {
+        for question in questions {
+            if request.operation.answers.len() >= ANSWERS {
+                return request.answer(Err(EngineError::Undecided));
+            }
+            let asked = tokio::time::timeout(shared.config.check_time, put(&shared, &request, &question));
+            match asked.await {
+                Ok(Ok(Ok(answer))) => {
+                    let Question { lifecycle, check, arguments, payload } = question;
+                    request.operation.answers.push(Answer { lifecycle, check, arguments, payload, answer });
+                }
+                Ok(Err(error)) => return request.answer(Err(error.into())),
+                Ok(Ok(Err(Unanswered(_)))) | Err(_) => {
+                    return request.answer(Err(EngineError::Refused(Box::new(unavailable(&question)))));
+                }
+            }
+        }
+        shared.queue.again(request);
+    });
+}
+
+async fn put<S: Store>(shared: &Shared<S>, request: &Request, question: &Question) -> Result<Given, StoreError> {
+    let name = (Arc::clone(&question.lifecycle), Arc::clone(&question.check));
+    let Some(answering) = shared.config.checks.answering.get(&name) else {
+        return Ok(Err(Unanswered("nobody answers it".to_owned())));
+    };
+    // Never closed, so that it always comes.
+    let _turn = shared.asking.acquire().await;
+    let content = match question.payload {
+        None => None,
+        Some(payload) => match request.contents.iter().find(|content| content.payload == payload) {
+            Some(content) => Some(Arc::clone(&content.bytes)),
+            None => shared.store.content(&payload.sha256).await?,
+        },
+    };
+    let asked = Asked { question: question.clone(), content };
+    // In a task of its own: one that panics leaves its caller an answer.
+    let answer = OnDrop(tokio::spawn(answering(asked)));
+    Ok(answer.await.unwrap_or_else(|error| Err(Unanswered(error.to_string()))))
+}
+
+/// A task that ends when nobody waits for it any more.
+struct OnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Future for OnDrop<T> {
+    type Output = Result<T, tokio::task::JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<T> Drop for OnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn unavailable(question: &Question) -> Refusal {
+    Refusal {
+        status: 503,
+        code: "check_unavailable".into(),
+        record: None,
+        lifecycle: Some(Arc::clone(&question.lifecycle)),
+        state: None,
+        event: "check".into(),
+        reason: format!("the check `{}` has no answer now; try again", question.check),
+        audit: None,
+        committed: None,
+        denial: false,
+    }
+}

@@ -1,0 +1,195 @@
+//! One batch decided: each operation in turn, on a base that carries what the ones before it did.
+
+use std::collections::HashSet;
+
+use onceward_core::decide::{Call, Decision, Key, Operation, Question, decide};
+use onceward_core::model::Definitions;
+use onceward_core::record::Actor;
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use onceward_store::{Base, Outcome, Store, Write};
+
+use crate::error::EngineError;
+use crate::queue::{Answer, Reply, Request, seed};
+
+/// Rounds of loading in which nothing was decided, and turns of due records for one operation: more than any lifecycle can
+/// ask for (`check` bounds what an operation reaches), so that a bug of ours ends.
+const ROUNDS: usize = 1_000;
+
+/// How deep due records may lead to due records.
+const DEPTH: usize = 64;
+
+/// A batch as far as it can be decided without the outside.
+#[derive(Debug, Default)]
+pub(crate) struct Decided {
+    pub(crate) base: Base,
+    pub(crate) writes: Vec<Write>,
+    /// By the number of the request.
+    pub(crate) replies: Vec<Option<Reply>>,
+    /// Requests that must ask first: they leave the batch.
+    pub(crate) asks: Vec<(usize, Vec<Question>)>,
+}
+
+/// Decide all requests. `keys` is what an earlier attempt needed.
+pub(crate) async fn decide_all<S: Store>(
+    store: &S,
+    definitions: &Definitions,
+    requests: &[Request],
+    keys: Vec<Key>,
+    now: Time,
+) -> Result<Decided, EngineError> {
+    let mut decided = Decided { replies: requests.iter().map(|_| None).collect(), ..Decided::default() };
+    let mut keys: Vec<Key> =
+        requests.iter().filter_map(|request| subject(&request.operation.call)).map(Key::Record).chain(keys).collect();
+    let mut waiting: Vec<usize> = (0..requests.len()).collect();
+    let mut idle = 0;
+    while !waiting.is_empty() {
+        if !keys.is_empty() {
+            keys.sort_unstable();
+            keys.dedup();
+            store.load(&mut decided.base, &keys).await?;
+            keys.clear();
+        }
+        let before = waiting.len();
+        let mut turn = Turn { definitions, decided: &mut decided, now };
+        waiting = turn.pass(requests, &waiting, &mut keys)?;
+        idle = if waiting.len() < before { 0 } else { idle + 1 };
+        if idle > ROUNDS {
+            for at in waiting.drain(..) {
+                decided.replies[at] = Some(Err(EngineError::Undecided));
+            }
+        }
+    }
+    Ok(decided)
+}
+
+/// Why an operation is not decided yet.
+enum Pause {
+    Missing(Vec<Key>),
+    Ask(Vec<Question>),
+    Failed(EngineError),
+}
+
+struct Turn<'a> {
+    definitions: &'a Definitions,
+    decided: &'a mut Decided,
+    now: Time,
+}
+
+impl Turn<'_> {
+    /// Decide what can be decided. Those that lack something wait, and what they lack is added to `keys`: loading it for all
+    /// of them together costs one round, not one each.
+    fn pass(
+        &mut self,
+        requests: &[Request],
+        waiting: &[usize],
+        keys: &mut Vec<Key>,
+    ) -> Result<Vec<usize>, EngineError> {
+        let mut still = Vec::new();
+        let mut held: HashSet<u64> = HashSet::new();
+        for &at in waiting {
+            let request = &requests[at];
+            if held.contains(&request.group) {
+                // Its turn comes after one that waits. What it will need is asked for already.
+                let snapshot = self.decided.base.snapshot();
+                if let Decision::Missing(missing) = decide(self.definitions, snapshot, &request.operation, self.now) {
+                    keys.extend(missing);
+                }
+                still.push(at);
+                continue;
+            }
+            match self.one(request) {
+                Ok(reply) => self.decided.replies[at] = Some(reply),
+                Err(Pause::Missing(missing)) => {
+                    keys.extend(missing);
+                    held.insert(request.group);
+                    still.push(at);
+                }
+                Err(Pause::Ask(questions)) => self.decided.asks.push((at, questions)),
+                Err(Pause::Failed(EngineError::Undecided)) => {
+                    self.decided.replies[at] = Some(Err(EngineError::Undecided));
+                }
+                Err(Pause::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(still)
+    }
+
+    fn one(&mut self, request: &Request) -> Result<Reply, Pause> {
+        let operation = &request.operation;
+        for _ in 0..ROUNDS {
+            let decision = decide(self.definitions, self.decided.base.snapshot(), operation, self.now);
+            let (outcome, reply) = match decision {
+                Decision::Missing(keys) => return Err(Pause::Missing(keys)),
+                Decision::Ask(questions) => return Err(Pause::Ask(questions)),
+                Decision::Due { records, at } => {
+                    self.bring_up(&records, at, 0)?;
+                    continue;
+                }
+                Decision::Changes(changes) => {
+                    self.decided.base.apply(&changes);
+                    let (subject, stop) = (changes.subject, changes.stop);
+                    let record = self.decided.base.snapshot().record(subject).cloned();
+                    (Outcome::Changes(changes), Ok(Answer { subject, record, already: None, stop }))
+                }
+                Decision::NoOp(no_op) => {
+                    let record = self.decided.base.snapshot().record(no_op.subject).cloned();
+                    let already = Some(no_op.reason);
+                    let answer = Answer { subject: no_op.subject, record, already, stop: false };
+                    (Outcome::NoOp(no_op), Ok(answer))
+                }
+                Decision::Refusal(refusal) => (Outcome::Refusal(refusal.clone()), Err(EngineError::Refused(refusal))),
+            };
+            // What came with a refused operation is not kept.
+            let contents = if reply.is_ok() { request.contents.clone() } else { Vec::new() };
+            self.decided.writes.push(Write { contents, ..Write::new(operation.clone(), outcome) });
+            return Ok(reply);
+        }
+        Err(Pause::Failed(EngineError::Undecided))
+    }
+
+    /// What is due on these records comes first, each an operation of its own. It stays decided also where the operation
+    /// that needed it is not taken.
+    fn bring_up(&mut self, records: &[RecordId], at: Time, depth: usize) -> Result<(), Pause> {
+        if depth > DEPTH {
+            return Err(Pause::Failed(EngineError::Undecided));
+        }
+        let now = self.now.max(at);
+        for &record in records {
+            let seed = seed().map_err(Pause::Failed)?;
+            let operation = Operation { seed, actor: Actor::engine(), call: Call::Due { record }, answers: Vec::new() };
+            for round in 0.. {
+                match decide(self.definitions, self.decided.base.snapshot(), &operation, now) {
+                    Decision::Missing(keys) => return Err(Pause::Missing(keys)),
+                    Decision::Due { records, at } if round < ROUNDS => self.bring_up(&records, at, depth + 1)?,
+                    Decision::Changes(changes) => {
+                        self.decided.base.apply(&changes);
+                        self.decided.writes.push(Write::new(operation, Outcome::Changes(changes)));
+                        break;
+                    }
+                    Decision::NoOp(_) | Decision::Refusal(_) => break,
+                    // Rows that the engine fires ask nobody: `check` sees to it.
+                    Decision::Due { .. } | Decision::Ask(_) => return Err(Pause::Failed(EngineError::Undecided)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The record that a call names: what it will need in any case.
+fn subject(call: &Call) -> Option<RecordId> {
+    match call {
+        Call::Create(create) => create.id,
+        Call::Fire { record, .. }
+        | Call::Lease { record, .. }
+        | Call::Start { record, .. }
+        | Call::Heartbeat { record, .. }
+        | Call::Commit { record, .. }
+        | Call::Finish { record, .. }
+        | Call::Fail { record, .. }
+        | Call::Yield { record, .. }
+        | Call::Due { record }
+        | Call::Lost { record, .. } => Some(*record),
+    }
+}

@@ -1,0 +1,231 @@
+//! What a program calls.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onceward_core::decide::{Call, Create, ErrorReport, is_due};
+use onceward_core::diagnostic::Files;
+use onceward_core::record::{Actor, Payload, Record, Token};
+use onceward_core::value::RecordId;
+use onceward_store::{Catalog, Content, Entry, Store};
+use serde_json::{Map, Value as Json};
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::config::Config;
+use crate::error::EngineError;
+use crate::leasing::{self, Desk, Leased, Wanted};
+use crate::queue::{Answer, Queue, Submission};
+use crate::shared::{Counted, Shared, Tally, due};
+use crate::signals::Signals;
+use crate::stream::LogStream;
+use crate::{batch, timers};
+
+/// Turns of bringing a record up to date for one look at it.
+const TURNS: usize = 1_000;
+
+/// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
+/// clone ends it where it stands, which loses nothing that was answered.
+#[derive(Debug)]
+pub struct Engine<S> {
+    shared: Arc<Shared<S>>,
+    tasks: Arc<Tasks>,
+}
+
+impl<S> Clone for Engine<S> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), tasks: Arc::clone(&self.tasks) }
+    }
+}
+
+#[derive(Debug)]
+struct Tasks(Mutex<Vec<JoinHandle<()>>>);
+
+impl Tasks {
+    fn take(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.take().iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl<S: Store + 'static> Engine<S> {
+    /// Start working on a store: what fell due while nobody was there is done first. Needs a tokio runtime with time.
+    pub fn open(store: S, config: Config) -> Self {
+        let config = Config { queue: config.queue.max(1), batch: config.batch.max(1), ..config };
+        let (queue, incoming) = Queue::new(config.queue, config.batch);
+        let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
+        let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
+        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, asking });
+        let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
+        let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
+        Self { shared, tasks: Arc::new(Tasks(Mutex::new(vec![writer, timers]))) }
+    }
+
+    pub fn store(&self) -> &S {
+        &self.shared.store
+    }
+
+    /// Check lifecycle files and take them in.
+    pub async fn define(&self, files: &Files) -> Result<Arc<Catalog>, EngineError> {
+        Ok(self.shared.store.put_definitions(files).await?)
+    }
+
+    /// One call, answered when it is durable. A future that is dropped may or may not have been carried out.
+    pub async fn submit(&self, submission: Submission) -> Result<Answer, EngineError> {
+        let mut replies = self.submit_all(vec![submission]).await?;
+        replies.pop().unwrap_or(Err(EngineError::Closed))
+    }
+
+    /// Many calls, taken on together or not at all, decided in their order, each taken or refused on its own.
+    pub async fn submit_all(
+        &self,
+        submissions: Vec<Submission>,
+    ) -> Result<Vec<Result<Answer, EngineError>>, EngineError> {
+        if submissions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = self.shared.queue.enter(submissions)?;
+        let mut replies = Vec::with_capacity(answers.len());
+        for answer in answers {
+            replies.push(answer.await.unwrap_or(Err(EngineError::Closed)));
+        }
+        Ok(replies)
+    }
+
+    pub async fn create(
+        &self,
+        actor: &Actor,
+        lifecycle: &str,
+        fields: Map<String, Json>,
+    ) -> Result<Answer, EngineError> {
+        let create = Create { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None };
+        self.submit(Submission::new(actor, Call::Create(create))).await
+    }
+
+    /// Create a record whose payload is these bytes.
+    pub async fn create_with(
+        &self,
+        actor: &Actor,
+        create: Create,
+        bytes: impl Into<Arc<[u8]>>,
+    ) -> Result<Answer, EngineError> {
+        let bytes: Arc<[u8]> = bytes.into();
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let payload = Payload { sha256: Sha256::digest(&bytes).into(), bytes: length };
+        let call = Call::Create(Create { payload: Some(payload), ..create });
+        self.submit(Submission { contents: vec![Content { payload, bytes }], ..Submission::new(actor, call) }).await
+    }
+
+    pub async fn fire(
+        &self,
+        actor: &Actor,
+        record: RecordId,
+        event: &str,
+        input: Map<String, Json>,
+    ) -> Result<Answer, EngineError> {
+        let call = Call::Fire { record, event: event.into(), input, token: None, if_version: None };
+        self.submit(Submission::new(actor, call)).await
+    }
+
+    /// Jobs for a worker, by priority, then age; waits for a first one as long as is wanted.
+    pub async fn lease(&self, actor: &Actor, wanted: &Wanted) -> Result<Vec<Leased>, EngineError> {
+        leasing::lease(&self.shared, actor, wanted).await
+    }
+
+    pub async fn start(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
+        self.submit(Submission::new(actor, Call::Start { record, token })).await
+    }
+
+    /// Keep a lease. [`Answer::stop`] asks the worker to give up.
+    pub async fn heartbeat(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
+        self.submit(Submission::new(actor, Call::Heartbeat { record, token, lease: None })).await
+    }
+
+    /// The effect lands, once. With `finish` the execution is done too.
+    pub async fn commit(
+        &self,
+        actor: &Actor,
+        record: RecordId,
+        token: Token,
+        result: Json,
+        finish: bool,
+    ) -> Result<Answer, EngineError> {
+        self.submit(Submission::new(actor, Call::Commit { record, token, result, finish })).await
+    }
+
+    pub async fn finish(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
+        self.submit(Submission::new(actor, Call::Finish { record, token })).await
+    }
+
+    pub async fn fail(
+        &self,
+        actor: &Actor,
+        record: RecordId,
+        token: Token,
+        error: ErrorReport,
+    ) -> Result<Answer, EngineError> {
+        self.submit(Submission::new(actor, Call::Fail { record, token, error })).await
+    }
+
+    /// Give a job back unharmed.
+    pub async fn yield_back(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
+        self.submit(Submission::new(actor, Call::Yield { record, token })).await
+    }
+
+    /// A record as it is now: what is due on it is done first. Whether a caller may see it is for whoever speaks to callers
+    /// to judge.
+    pub async fn get(&self, id: RecordId) -> Result<Option<Arc<Record>>, EngineError> {
+        let store = &self.shared.store;
+        for _ in 0..TURNS {
+            let Some(record) = store.record(id).await? else { return Ok(None) };
+            if !is_due(&record, store.now().await?) {
+                return Ok(Some(record));
+            }
+            for answer in self.shared.queue.enter(vec![due(id)])? {
+                answer.await.unwrap_or(Err(EngineError::Closed))?;
+            }
+        }
+        Err(EngineError::Undecided)
+    }
+
+    /// A record's own log after a version.
+    pub async fn history(&self, record: RecordId, after: u64, limit: usize) -> Result<Vec<Entry>, EngineError> {
+        Ok(self.shared.store.history(record, after, limit).await?)
+    }
+
+    /// The log after a place, as it grows.
+    pub fn stream(&self, after: u64) -> LogStream<S> {
+        LogStream::new(Arc::clone(&self.shared), after)
+    }
+
+    /// Operations that are on their way.
+    pub fn waiting(&self) -> usize {
+        self.shared.queue.waiting()
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.shared.counted.tally()
+    }
+
+    /// Look at the clock again: for a manual one that was set.
+    pub fn wake(&self) {
+        self.shared.signals.wake_all();
+    }
+
+    /// Take on nothing more, answer all that was taken on, and stop.
+    pub async fn close(&self) {
+        self.shared.queue.close();
+        self.shared.signals.wake_all();
+        self.shared.queue.drained().await;
+        // Nothing is on its way any more. Waited for, so that they let go of the store.
+        for task in self.tasks.take() {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Why an operation was not carried out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_core::decide::Refusal;
+use onceward_store::StoreError;
+
+/// Why a caller does not get what it asked for.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EngineError {
+    /// By the lifecycle's rules. Asking again changes nothing unless the record has changed.
+    #[error("{} {}: {}", .0.status, .0.code, .0.reason)]
+    Refused(Box<Refusal>),
+    /// Too much is on its way already; this was not taken on.
+    #[error("overloaded: try again in {} ms", .retry_after.as_millis())]
+    Overloaded { retry_after: Duration },
+    #[error("a batch may have at most {most} operations")]
+    BatchTooLarge { most: usize },
+    /// Others changed the same records again and again. Nothing was written.
+    #[error("others keep changing what this rests on: try again")]
+    Contended,
+    /// `decide` keeps asking for what it was given: a bug of ours, met without turning for ever.
+    #[error("this operation comes to no decision")]
+    Undecided,
+    /// The engine is shutting down, or has.
+    #[error("the engine is closed")]
+    Closed,
+    /// Whether it was written is known only where the store's error says so.
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+    #[error("the machine gives no random numbers: {0}")]
+    NoChance(String),
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}
+
+impl EngineError {
+    /// The lifecycle's own answer, where it was one.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        if let Self::Refused(refusal) = self { Some(refusal) } else { None }
+    }
+}

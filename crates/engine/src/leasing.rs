@@ -1,0 +1,219 @@
+//! Jobs for workers. The store names candidates in their order, `decide` says who may have one, and no job is offered to
+//! two callers of this engine at once. Should two engines offer the same, one of them loses and looks again.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onceward_core::decide::Call;
+use onceward_core::record::{Actor, Record, Token};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use onceward_store::{LeaseQuery, Store};
+use tokio::time::Instant;
+
+use crate::error::EngineError;
+use crate::queue::Submission;
+use crate::shared::Shared;
+use crate::signals::Signals;
+
+/// Rounds in which every candidate went to somebody else, before waiting for news.
+const ROUNDS: usize = 5;
+
+/// A call that waits longer is asked again by its caller.
+const LONGEST_WAIT: Duration = Duration::from_hours(1);
+
+/// What a worker asks for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub lifecycles: Vec<Arc<str>>,
+    /// What the worker calls itself; shown with the execution.
+    pub worker: Arc<str>,
+    /// At most so many jobs.
+    pub most: usize,
+    /// Shorter or longer than the lifecycle's own.
+    pub lease: Option<onceward_core::time::Duration>,
+    /// Start at once: saves a report.
+    pub start: bool,
+    /// How long to wait for a first job where there is none.
+    pub wait: Duration,
+}
+
+impl Wanted {
+    /// One job of a lifecycle, started, without waiting.
+    pub fn one(lifecycle: &str, worker: &str) -> Self {
+        Self {
+            lifecycles: vec![lifecycle.into()],
+            worker: worker.into(),
+            most: 1,
+            lease: None,
+            start: true,
+            wait: Duration::ZERO,
+        }
+    }
+}
+
+/// A job in a worker's hands.
+#[derive(Clone, Debug)]
+pub struct Leased {
+    pub record: Arc<Record>,
+    /// To be shown with every report.
+    pub token: Token,
+    pub expires_at: Time,
+}
+
+/// Where candidates are handed out, one caller at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    looked: tokio::sync::Mutex<Option<Empty>>,
+    /// Candidates that somebody is about to lease.
+    offered: Mutex<HashSet<RecordId>>,
+}
+
+/// There was nothing for these lifecycles when so much news was known. A thousand waiting workers look once, not each.
+#[derive(Debug)]
+struct Empty {
+    lifecycles: Vec<Arc<str>>,
+    news: u64,
+    until: Time,
+}
+
+impl Desk {
+    fn offered(&self) -> MutexGuard<'_, HashSet<RecordId>> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Candidates that nobody else of this engine is offered meanwhile.
+struct Offer<'a> {
+    desk: &'a Desk,
+    signals: &'a Signals,
+    records: Vec<RecordId>,
+    taken: bool,
+}
+
+impl Drop for Offer<'_> {
+    fn drop(&mut self) {
+        let mut offered = self.desk.offered();
+        for record in &self.records {
+            offered.remove(record);
+        }
+        drop(offered);
+        // Others may have been told that there is nothing.
+        if !self.taken && !self.records.is_empty() {
+            self.signals.more_work();
+        }
+    }
+}
+
+/// Lease up to as many jobs as wanted; none where none came in time.
+pub(crate) async fn lease<S: Store>(
+    shared: &Shared<S>,
+    actor: &Actor,
+    wanted: &Wanted,
+) -> Result<Vec<Leased>, EngineError> {
+    let most = wanted.most.min(shared.config.batch);
+    let until = Instant::now() + wanted.wait.min(LONGEST_WAIT);
+    let mut work = shared.signals.work();
+    let mut lost = 0;
+    if most == 0 {
+        return Ok(Vec::new());
+    }
+    loop {
+        if shared.queue.is_closed() {
+            return Err(EngineError::Closed);
+        }
+        let news = *work.borrow_and_update();
+        let mut offer = pick(shared, wanted, most, news).await?;
+        if !offer.records.is_empty() {
+            let leased = take(shared, actor, wanted, &offer.records).await?;
+            offer.taken = true;
+            drop(offer);
+            if !leased.is_empty() {
+                return Ok(leased);
+            }
+            lost += 1;
+            if lost < ROUNDS {
+                continue;
+            }
+            lost = 0;
+        }
+        let now = Instant::now();
+        if now >= until {
+            return Ok(Vec::new());
+        }
+        let nap = shared.signals.until_ready(shared.store.now().await?, shared.config.poll).min(until - now);
+        let _ = tokio::time::timeout(nap, work.changed()).await;
+    }
+}
+
+async fn pick<'a, S: Store>(
+    shared: &'a Shared<S>,
+    wanted: &Wanted,
+    most: usize,
+    news: u64,
+) -> Result<Offer<'a>, EngineError> {
+    let desk = &shared.desk;
+    let mut offer = Offer { desk, signals: &shared.signals, records: Vec::new(), taken: false };
+    let mut looked = desk.looked.lock().await;
+    let now = shared.store.now().await?;
+    if let Some(empty) = &*looked
+        && empty.lifecycles == wanted.lifecycles
+        && empty.news >= news
+        && now < empty.until
+    {
+        return Ok(offer);
+    }
+    // Those on offer to others are still in the list.
+    let limit = most + desk.offered().len();
+    let query = LeaseQuery { lifecycles: wanted.lifecycles.clone(), now, limit };
+    let found = shared.store.leasable(&query).await?;
+    let mut offered = desk.offered();
+    let free = found.into_iter().map(|candidate| candidate.record).filter(|record| !offered.contains(record));
+    offer.records = free.take(most).collect();
+    offered.extend(&offer.records);
+    drop(offered);
+    if offer.records.is_empty() {
+        let poll = shared.signals.until_ready(now, shared.config.poll);
+        let micros = i64::try_from(poll.as_micros()).unwrap_or(i64::MAX);
+        let until = Time::from_micros(now.micros().saturating_add(micros));
+        *looked = Some(Empty { lifecycles: wanted.lifecycles.clone(), news, until });
+    }
+    Ok(offer)
+}
+
+/// Lease these, each on its own. Those that went to somebody else meanwhile are left out.
+async fn take<S: Store>(
+    shared: &Shared<S>,
+    actor: &Actor,
+    wanted: &Wanted,
+    records: &[RecordId],
+) -> Result<Vec<Leased>, EngineError> {
+    let calls = records.iter().map(|record| {
+        let (worker, lease, start) = (Arc::clone(&wanted.worker), wanted.lease, wanted.start);
+        Submission::new(actor, Call::Lease { record: *record, worker, lease, start })
+    });
+    let answers = shared.queue.enter(calls.collect())?;
+    let mut leased = Vec::with_capacity(answers.len());
+    let mut failed = None;
+    for answer in answers {
+        match answer.await.unwrap_or(Err(EngineError::Closed)) {
+            Ok(answer) => leased.extend(answer.record.and_then(held)),
+            // Somebody was quicker, or its key is full.
+            Err(EngineError::Refused(refusal)) if refusal.status == 409 => {}
+            Err(error) => failed = Some(error),
+        }
+    }
+    // What was leased is not lost for a sibling's failure.
+    match failed {
+        Some(error) if leased.is_empty() => Err(error),
+        _ => Ok(leased),
+    }
+}
+
+/// Without a live execution it was not leased: its own row may have set it aside.
+fn held(record: Arc<Record>) -> Option<Leased> {
+    let execution = record.live_execution()?;
+    let (token, expires_at) = (execution.token, execution.expires_at);
+    Some(Leased { record, token, expires_at })
+}

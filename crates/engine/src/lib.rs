@@ -1,0 +1,50 @@
+//! The engine: load, decide, save, for many callers at once.
+//!
+//! Callers hand in operations; one loop takes all that wait, decides them on one base, saves them in one transaction and
+//! only then answers. Each is taken or refused on its own. The engine holds no rule: what an operation does is for core's
+//! `decide` to say, and whether it still holds is for the store's `save` to find out.
+//!
+//! # One duty a file
+//!
+//! | file | duty |
+//! | --- | --- |
+//! | `engine.rs` | what a program calls |
+//! | `queue.rs` | the bounded way in: a full queue answers [`EngineError::Overloaded`] at once |
+//! | `batch.rs` | the loop that saves: takes what is there, never waits for company; conflicts decide again, losses halve |
+//! | `deciding.rs` | one batch decided: what is missing is loaded for all together, what is due is done first |
+//! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
+//! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
+//! | `checks.rs` | questions to the outside, bounded in time and number |
+//! | `signals.rs` | who is woken by what was saved |
+//! | `shared.rs` | what these parts share, and what the engine has counted |
+//! | `stream.rs` | the log, in order, as it grows |
+//!
+//! # What can be relied on
+//!
+//! - An answer means that the operation is durable. No answer means that nobody knows: ask again, or look.
+//! - The operations of one call of [`Engine::submit_all`] are decided in their order; those of different calls in any order.
+//! - A refusal writes nothing but its log entry, where it has one. It was true of what had been loaded for its batch.
+//! - [`Engine::get`] never shows a record on which something is overdue.
+//! - Time is the store's: [`Store::now`](onceward_store::Store::now). The engine itself reads no wall clock.
+
+mod batch;
+mod checks;
+mod config;
+mod deciding;
+mod engine;
+mod error;
+mod leasing;
+mod queue;
+mod shared;
+mod signals;
+mod stream;
+mod timers;
+
+pub use checks::{Asked, Checks, Unanswered};
+pub use config::Config;
+pub use engine::Engine;
+pub use error::EngineError;
+pub use leasing::{Leased, Wanted};
+pub use queue::{Answer, Submission};
+pub use shared::Tally;
+pub use stream::LogStream;

@@ -1,0 +1,187 @@
+//! The way in: bounded, and answered one by one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use onceward_core::decide::{Call, NoOpReason, Operation};
+use onceward_core::record::{Actor, Record};
+use onceward_core::value::RecordId;
+use onceward_store::Content;
+use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot};
+
+use crate::error::EngineError;
+
+/// When to come back after `Overloaded`: about the time of a few batches.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// What was carried out, or was so already.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The record that the call was about: the new one, where it created.
+    pub subject: RecordId,
+    /// As the operation left it.
+    pub record: Option<Arc<Record>>,
+    /// Nothing was to be done, and why.
+    pub already: Option<NoOpReason>,
+    /// A heartbeat's word to the worker: stop.
+    pub stop: bool,
+}
+
+pub(crate) type Reply = Result<Answer, EngineError>;
+
+/// A call with all that comes with it.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    pub actor: Actor,
+    pub call: Call,
+    /// The bytes of a payload that the call names by its hash.
+    pub contents: Vec<Content>,
+}
+
+impl Submission {
+    pub fn new(actor: &Actor, call: Call) -> Self {
+        Self { actor: actor.clone(), call, contents: Vec::new() }
+    }
+}
+
+/// An operation on its way. Keeps its place in the queue until it is answered.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) operation: Operation,
+    pub(crate) contents: Vec<Content>,
+    /// Those of one group are decided in order.
+    pub(crate) group: u64,
+    answer: oneshot::Sender<Reply>,
+    _place: Place,
+}
+
+impl Request {
+    pub(crate) fn answer(self, reply: Reply) {
+        // Whoever asked may have gone away: what was done stays done.
+        let _ = self.answer.send(reply);
+    }
+}
+
+/// Given back when it is dropped, however the request ended.
+#[derive(Debug)]
+struct Place(Arc<Semaphore>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.add_permits(1);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    sender: mpsc::UnboundedSender<Vec<Request>>,
+    places: Arc<Semaphore>,
+    size: u32,
+    batch: usize,
+    closed: AtomicBool,
+    groups: AtomicU64,
+}
+
+pub(crate) type Incoming = mpsc::UnboundedReceiver<Vec<Request>>;
+
+impl Queue {
+    pub(crate) fn new(size: usize, batch: usize) -> (Self, Incoming) {
+        // The channel itself is not bounded: the places are, and none is sent without one.
+        let (sender, incoming) = mpsc::unbounded_channel();
+        let size = u32::try_from(size.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        let places = Arc::new(Semaphore::new(usize::try_from(size).unwrap_or(usize::MAX)));
+        let (closed, groups) = (AtomicBool::new(false), AtomicU64::new(0));
+        (Self { sender, places, size, batch, closed, groups }, incoming)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// How many places are taken.
+    pub(crate) fn waiting(&self) -> usize {
+        usize::try_from(self.size).unwrap_or(usize::MAX).saturating_sub(self.places.available_permits())
+    }
+
+    /// Take these on, all or none, or say at once that there is no room.
+    pub(crate) fn enter(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
+        let count = self.count(&submissions)?;
+        match self.places.try_acquire_many(count) {
+            Ok(permits) => permits.forget(),
+            Err(TryAcquireError::NoPermits) if !self.is_closed() => {
+                return Err(EngineError::Overloaded { retry_after: RETRY_AFTER });
+            }
+            Err(_) => return Err(EngineError::Closed),
+        }
+        self.send(submissions)
+    }
+
+    /// The engine's own operations wait for room.
+    pub(crate) async fn enter_own(
+        &self,
+        submissions: Vec<Submission>,
+    ) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
+        let count = self.count(&submissions)?;
+        self.places.acquire_many(count).await.map_err(|_| EngineError::Closed)?.forget();
+        self.send(submissions)
+    }
+
+    fn count(&self, submissions: &[Submission]) -> Result<u32, EngineError> {
+        if self.is_closed() {
+            return Err(EngineError::Closed);
+        }
+        match u32::try_from(submissions.len()) {
+            Ok(count) if submissions.len() <= self.batch && count <= self.size => Ok(count),
+            _ => {
+                let most = self.batch.min(usize::try_from(self.size).unwrap_or(usize::MAX));
+                Err(EngineError::BatchTooLarge { most })
+            }
+        }
+    }
+
+    fn send(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
+        let group = self.groups.fetch_add(1, Ordering::Relaxed);
+        // From here on every place is given back by whoever holds it.
+        let places: Vec<Place> = submissions.iter().map(|_| Place(Arc::clone(&self.places))).collect();
+        let mut requests = Vec::with_capacity(submissions.len());
+        let mut answers = Vec::with_capacity(submissions.len());
+        for (submission, place) in submissions.into_iter().zip(places) {
+            let Submission { actor, call, contents } = submission;
+            let operation = Operation { seed: seed()?, actor, call, answers: Vec::new() };
+            let (answer, answered) = oneshot::channel();
+            requests.push(Request { operation, contents, group, answer, _place: place });
+            answers.push(answered);
+        }
+        self.sender.send(requests).map_err(|_| EngineError::Closed)?;
+        Ok(answers)
+    }
+
+    /// One that had left its batch, and has its place still.
+    pub(crate) fn again(&self, request: Request) {
+        if let Err(mpsc::error::SendError(requests)) = self.sender.send(vec![request]) {
+            for request in requests {
+                request.answer(Err(EngineError::Closed));
+            }
+        }
+    }
+
+    /// Take on nothing more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Wait until all that was taken on is answered.
+    pub(crate) async fn drained(&self) {
+        if let Ok(all) = self.places.acquire_many(self.size).await {
+            drop(all);
+        }
+    }
+}
+
+/// Ids of new records derive from it, so it must not be guessed nor come twice.
+pub(crate) fn seed() -> Result<u128, EngineError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| EngineError::NoChance(error.to_string()))?;
+    Ok(u128::from_le_bytes(bytes))
+}

@@ -1,0 +1,50 @@
+//! What is due is done when it is due: timers, leases that ran out before the commit (lost) or after it (finished). The first
+//! look at start finds what fell due while nobody was there; so reconciling needs no way of its own.
+
+use std::sync::Arc;
+
+use onceward_core::time::Time;
+use onceward_store::Store;
+
+use crate::error::EngineError;
+use crate::shared::{Shared, due};
+use crate::signals::length;
+
+/// Due records in one go.
+const AT_ONCE: usize = 500;
+
+pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
+    while !shared.queue.is_closed() {
+        shared.signals.looking();
+        // Where the store fails, or nothing gets on, there is no hurry.
+        match round(&shared).await {
+            Ok(Look::Again) => {}
+            Ok(Look::At(next, now)) => {
+                shared.signals.due_before(next, length(now, next).min(shared.config.poll)).await;
+            }
+            Err(_) => shared.signals.due_before(Time::MIN, shared.config.poll).await,
+        }
+    }
+}
+
+enum Look {
+    Again,
+    At(Time, Time),
+}
+
+async fn round<S: Store>(shared: &Shared<S>) -> Result<Look, EngineError> {
+    let now = shared.store.now().await?;
+    let at_once = AT_ONCE.min(shared.config.batch).min(shared.config.queue);
+    let found = shared.store.due(now, at_once).await?;
+    if found.is_empty() {
+        let next = shared.store.due(Time::MAX, 1).await?.first().map_or(Time::MAX, |(at, _)| *at);
+        return Ok(Look::At(next, now));
+    }
+    let operations = found.into_iter().map(|(_, record)| due(record)).collect();
+    let mut moved = false;
+    for answer in shared.queue.enter_own(operations).await? {
+        // Nothing to be done is progress too: a reader was quicker.
+        moved |= matches!(answer.await, Ok(Ok(_)));
+    }
+    Ok(if moved { Look::Again } else { Look::At(Time::MIN, now) })
+}

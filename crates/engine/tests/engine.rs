@@ -1,0 +1,16 @@
+//! What can be relied on, on every store.
+
+#[path = "engine/killed.rs"]
+mod killed;
+#[path = "engine/promises.rs"]
+mod promises;
+#[path = "engine/races.rs"]
+mod races;
+#[path = "engine/time.rs"]
+mod time;
+#[path = "engine/trouble.rs"]
+mod trouble;
+#[path = "engine/work.rs"]
+mod work;
+
+mod stage;

@@ -1,0 +1,125 @@
+//! A store that will not: who is told, and that the others get on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use onceward_core::decide::Call;
+use onceward_engine::{Config, Engine, EngineError};
+use onceward_store::{Batch, Clock, Conflict, MemoryStore, Save, Store, StoreError};
+use tokio::sync::Semaphore;
+
+use crate::stage::troubled::Troubled;
+use crate::stage::{new_job, open, start, wait};
+
+fn memory() -> MemoryStore {
+    MemoryStore::new(Clock::manual(start()))
+}
+
+fn has_eve(batch: &Batch) -> bool {
+    batch
+        .writes
+        .iter()
+        .any(|write| matches!(&write.operation.call, Call::Create(_)) && &*write.operation.actor.id == "eve")
+}
+
+/// One that the database will not have is found by halving and fails alone; the others of its batch are saved.
+#[test]
+fn the_rejected_one_fails_alone() {
+    wait(async {
+        let reject = |batch: &Batch| has_eve(batch).then(|| Err(StoreError::Rejected("no".to_owned())));
+        let engine = open(Troubled::new(memory(), reject), Config::default()).await;
+        let mut jobs: Vec<_> = (0..100).map(|_| new_job()).collect();
+        jobs[37].actor.id = "eve".into();
+        let replies = engine.submit_all(jobs).await.unwrap();
+        for (number, reply) in replies.iter().enumerate() {
+            match reply {
+                Ok(_) => assert_ne!(number, 37),
+                Err(EngineError::Store(error)) => {
+                    assert!(number == 37 && matches!(**error, StoreError::Rejected(_)), "{number}: {error}");
+                }
+                Err(other) => panic!("{number}: {other}"),
+            }
+        }
+        assert_eq!(engine.store().log(0, 1_000).await.unwrap().len(), 99);
+        engine.close().await;
+    });
+}
+
+/// A batch that loses again and again is halved; in the end all of it is saved, once.
+#[test]
+fn a_losing_batch_is_halved() {
+    wait(async {
+        let lose = |batch: &Batch| (batch.writes.len() > 10).then(|| Ok(Save::Conflict(Conflict::default())));
+        let engine = open(Troubled::new(memory(), lose), Config::default()).await;
+        let replies = engine.submit_all((0..100).map(|_| new_job()).collect()).await.unwrap();
+        assert!(replies.iter().all(Result::is_ok));
+        assert_eq!(engine.store().log(0, 1_000).await.unwrap().len(), 100);
+        // 100, 50, 25 and 13 lose four times each, once for every part of that size; those of 12 do too.
+        let tally = engine.tally();
+        assert_eq!((tally.batches, tally.operations), (16, 100));
+        assert_eq!(tally.conflicts, 4 * (1 + 2 + 4 + 8));
+        engine.close().await;
+    });
+}
+
+/// One that loses for ever is told so.
+#[test]
+fn patience_ends() {
+    wait(async {
+        let lose = |_: &Batch| Some(Ok(Save::Conflict(Conflict::default())));
+        let engine = open(Troubled::new(memory(), lose), Config::default()).await;
+        assert!(matches!(engine.submit(new_job()).await, Err(EngineError::Contended)));
+        engine.close().await;
+    });
+}
+
+/// While the disk is full everybody is told; when there is room again work goes on.
+#[test]
+fn a_full_disk_is_told() {
+    wait(async {
+        let failures = Arc::new(AtomicUsize::new(2));
+        let full = move |_: &Batch| {
+            let left = failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            left.is_ok().then_some(Err(StoreError::Full))
+        };
+        let engine = open(Troubled::new(memory(), full), Config::default()).await;
+        for _ in 0..2 {
+            let replies = engine.submit_all(vec![new_job(), new_job()]).await.unwrap();
+            let told = |reply: &Result<_, EngineError>| matches!(reply, Err(EngineError::Store(error)) if matches!(**error, StoreError::Full));
+            assert!(replies.iter().all(told));
+        }
+        assert!(engine.store().log(0, 10).await.unwrap().is_empty());
+        engine.submit(new_job()).await.unwrap();
+        engine.close().await;
+    });
+}
+
+/// What comes while a batch is being saved is the next one: a hundred callers cost a few transactions.
+#[test]
+fn callers_share_a_transaction() {
+    wait(async {
+        let mut store = Troubled::new(memory(), |_: &Batch| None);
+        store.gate = Arc::new(Semaphore::new(0));
+        let engine = open(store.clone(), Config::default()).await;
+        let callers: Vec<_> = (0..100).map(|_| create(&engine)).collect();
+        while engine.waiting() < 100 {
+            tokio::task::yield_now().await;
+        }
+        store.gate.add_permits(100);
+        for caller in callers {
+            caller.await.unwrap();
+        }
+        let tally = engine.tally();
+        assert_eq!(tally.operations, 100);
+        // One that was alone when it came, then the others; one more where a caller was about to enter the queue.
+        assert!(tally.batches <= 3, "{tally:?}");
+        engine.close().await;
+    });
+}
+
+fn create(engine: &Engine<Troubled>) -> tokio::task::JoinHandle<()> {
+    let engine = engine.clone();
+    tokio::spawn(async move {
+        engine.submit(new_job()).await.expect("a job");
+    })
+}

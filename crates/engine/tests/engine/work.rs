@@ -1,0 +1,49 @@
+//! Reports of workers, and what a worker may not do.
+
+use onceward_core::decide::ErrorReport;
+use onceward_engine::{Config, EngineError, Wanted};
+use onceward_testkit::{user, worker};
+use serde_json::json;
+
+use crate::stage::{JOB, code, job, leased, on_each, state};
+
+/// Start, commit and finish apart; fail and yield give the job back.
+#[test]
+fn reports() {
+    on_each(Config::default(), async |engine, _| {
+        let (id, bob) = (job(engine).await, worker("bob"));
+        let wanted = Wanted { start: false, ..Wanted::one(JOB, "w") };
+        let held = engine.lease(&bob, &wanted).await.unwrap().pop().expect("the job");
+        engine.start(&bob, id, held.token).await.unwrap();
+        assert_eq!(code(&engine.finish(&bob, id, held.token).await), "not_committed");
+        engine.commit(&bob, id, held.token, json!(1), false).await.unwrap();
+        assert_eq!(state(engine, id).await, "RUNNING");
+        engine.finish(&bob, id, held.token).await.unwrap();
+        assert_eq!(state(engine, id).await, "SUCCEEDED");
+
+        let failing = job(engine).await;
+        let held = leased(engine).await.expect("the job");
+        let error =
+            ErrorReport { code: "broken".into(), message: "no".into(), retryable: Some(false), retry_after: None };
+        engine.fail(&bob, failing, held.token, error).await.unwrap();
+        assert_eq!(state(engine, failing).await, "FAILED");
+
+        let yielded = job(engine).await;
+        let held = leased(engine).await.expect("the job");
+        engine.yield_back(&bob, yielded, held.token).await.unwrap();
+        assert_eq!(state(engine, yielded).await, "PENDING");
+        assert_eq!(code(&engine.commit(&bob, yielded, held.token, json!(1), true).await), "lease_lost");
+    });
+}
+
+/// Who is no worker gets no job, and is told so.
+#[test]
+fn only_workers_lease() {
+    on_each(Config::default(), async |engine, _| {
+        job(engine).await;
+        let found = engine.lease(&user("ann"), &Wanted::one(JOB, "w")).await;
+        assert!(matches!(&found, Err(EngineError::Refused(_))), "{found:?}");
+        assert!(engine.lease(&worker("bob"), &Wanted { most: 0, ..Wanted::one(JOB, "w") }).await.unwrap().is_empty());
+        assert!(leased(engine).await.is_some());
+    });
+}

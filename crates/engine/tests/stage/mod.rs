@@ -1,0 +1,133 @@
+//! What the engine's tests stand on: small lifecycles of their own beside the shipped `execution`, and each store in turn.
+
+pub(crate) mod troubled;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use onceward_core::decide::{Call, Create};
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use onceward_engine::{Answer, Checks, Config, Engine, EngineError, Submission, Wanted};
+use onceward_store::{AnyStore, Clock, MemoryStore, SqliteStore, Store};
+use onceward_testkit::{user, worker};
+use serde_json::{Map, Value as Json};
+
+pub(crate) const JOB: &str = "execution.job";
+
+/// Longer than anything here takes: a test that waits so long has failed.
+pub(crate) const LONG: Duration = Duration::from_mins(1);
+
+pub(crate) fn files() -> Files {
+    let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
+    let mut files = onceward_testkit::systems::sources("execution");
+    files.push(file("prize.toml", include_str!("prize.toml")));
+    files.push(file("entry.toml", include_str!("entry.toml")));
+    files.push(file("note.toml", include_str!("note.toml")));
+    Files { files }
+}
+
+pub(crate) fn start() -> Time {
+    "2026-11-15T20:00:00Z".parse().expect("a time as we write them")
+}
+
+/// Polling so seldom that only a signal can have helped in time.
+pub(crate) fn unpolled() -> Config {
+    Config { poll: LONG, ..Config::default() }
+}
+
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+/// A folder of the test's own, gone when it is done.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("onceward-engine-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("test.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn sqlite(folder: &Folder, clock: &Clock) -> AnyStore {
+    AnyStore::Sqlite(SqliteStore::open(folder.file(), clock.clone()).expect("the file opens"))
+}
+
+pub(crate) async fn open<S: Store + 'static>(store: S, config: Config) -> Engine<S> {
+    let engine = Engine::open(store, config);
+    engine.define(&files()).await.expect("sound files");
+    engine
+}
+
+/// The same test on every store, under a clock that the test moves.
+#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+pub(crate) fn on_each(config: Config, test: impl AsyncFn(&Engine<AnyStore>, &Clock)) {
+    let run = async |store: AnyStore, clock: Clock| {
+        let engine = open(store, config.clone()).await;
+        test(&engine, &clock).await;
+        engine.close().await;
+    };
+    println!("on memory");
+    let clock = Clock::manual(start());
+    wait(run(AnyStore::Memory(MemoryStore::new(clock.clone())), clock));
+    println!("on SQLite");
+    let (clock, folder) = (Clock::manual(start()), Folder::new());
+    wait(run(sqlite(&folder, &clock), clock));
+}
+
+pub(crate) fn object(json: Json) -> Map<String, Json> {
+    match json {
+        Json::Object(map) => map,
+        other => panic!("{other} is not an object"),
+    }
+}
+
+pub(crate) fn new_job() -> Submission {
+    let fields = Map::new();
+    let create = Create { lifecycle: JOB.into(), id: None, owner: None, fields, payload: None };
+    Submission::new(&user("ann"), Call::Create(create))
+}
+
+pub(crate) async fn job<S: Store + 'static>(engine: &Engine<S>) -> RecordId {
+    engine.submit(new_job()).await.expect("a job").subject
+}
+
+pub(crate) async fn leased<S: Store + 'static>(engine: &Engine<S>) -> Option<onceward_engine::Leased> {
+    engine.lease(&worker("bob"), &Wanted::one(JOB, "w")).await.expect("leasing").pop()
+}
+
+pub(crate) async fn state<S: Store + 'static>(engine: &Engine<S>, id: RecordId) -> String {
+    engine.get(id).await.expect("reading").expect("it is there").state_name().to_string()
+}
+
+pub(crate) fn code(reply: &Result<Answer, EngineError>) -> String {
+    match reply {
+        Ok(_) => "ok".to_owned(),
+        Err(error) => error.refusal().map_or_else(|| error.to_string(), |refusal| refusal.code.to_string()),
+    }
+}
+
+/// Everything decent is fine.
+pub(crate) fn decency() -> Checks {
+    Checks::default().on("race.note", "decent", |asked| async move {
+        let fine = asked.question.arguments["text"] != "rude";
+        Ok(object(serde_json::json!({ "fine": fine })))
+    })
+}

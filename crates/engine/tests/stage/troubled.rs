@@ -1,0 +1,105 @@
+//! A store that fails when a test says so, before anything is written.
+
+use std::sync::Arc;
+
+use onceward_core::decide::{Effect, Key};
+use onceward_core::diagnostic::Files;
+use onceward_core::record::{Execution, Record};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use onceward_store::{
+    Base, Batch, Candidate, Catalog, Entry, LeaseQuery, ListQuery, MemoryStore, Page, Request, RequestName, Save,
+    StateCount, Store, StoreError,
+};
+use tokio::sync::Semaphore;
+
+type Trouble = Box<dyn Fn(&Batch) -> Option<Result<Save, StoreError>> + Send + Sync>;
+
+#[derive(Clone)]
+pub(crate) struct Troubled {
+    pub(crate) inner: MemoryStore,
+    /// What comes of a save instead.
+    trouble: Arc<Trouble>,
+    /// Each save takes one for good.
+    pub(crate) gate: Arc<Semaphore>,
+}
+
+impl Troubled {
+    pub(crate) fn new(
+        inner: MemoryStore,
+        trouble: impl Fn(&Batch) -> Option<Result<Save, StoreError>> + Send + Sync + 'static,
+    ) -> Self {
+        let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+        Self { inner, trouble: Arc::new(Box::new(trouble)), gate }
+    }
+}
+
+impl Store for Troubled {
+    async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+        self.inner.load(base, keys).await
+    }
+
+    async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+        self.gate.acquire().await.expect("never closed").forget();
+        match (self.trouble)(batch) {
+            Some(instead) => instead,
+            None => self.inner.save(base, batch).await,
+        }
+    }
+
+    async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+        self.inner.leasable(query).await
+    }
+
+    async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
+        self.inner.due(until, limit).await
+    }
+
+    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.inner.log(after, limit).await
+    }
+
+    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.inner.history(record, after_version, limit).await
+    }
+
+    async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
+        self.inner.record(id).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        self.inner.list(query).await
+    }
+
+    async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
+        self.inner.counts_by_state(owner).await
+    }
+
+    async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+        self.inner.content(sha256).await
+    }
+
+    async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
+        self.inner.effect(record).await
+    }
+
+    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+        self.inner.executions(record).await
+    }
+
+    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
+        self.inner.request(name).await
+    }
+
+    async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        self.inner.definitions().await
+    }
+
+    async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
+        self.inner.put_definitions(files).await
+    }
+
+    async fn now(&self) -> Result<Time, StoreError> {
+        self.inner.now().await
+    }
+}
