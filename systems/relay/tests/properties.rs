@@ -53,13 +53,13 @@ fn holds(stage: &Stage) {
     let (mut claims, mut wins): (BTreeMap<String, i64>, BTreeMap<String, i64>) = Default::default();
     for job in stage.all("relay.job") {
         let field = |name: &str| stage.field(job.id, name);
-        let state = &**job.state_name();
+        let is = &**job.state_name();
         let deposit = field("deposit").as_i64().expect("a number");
-        assert_eq!(job.hold, if state == "funded" { deposit } else { 0 }, "REL-18: escrow is held while it is funded");
+        assert_eq!(job.hold, if is == "funded" { deposit } else { 0 }, "REL-18: escrow is held while it is funded");
         let submissions = stage.linked(job.id, "relay.submission", "job");
         let passed: Vec<_> = submissions.iter().filter(|id| stage.state(**id) == "passed").collect();
         let judging = submissions.iter().any(|id| stage.state(*id) == "judging");
-        assert!(!judging || state == "funded", "REL-12: nothing is judged for a job that is over");
+        assert!(!judging || is == "funded", "REL-12: nothing is judged for a job that is over");
         for name in field("participants").as_array().expect("a list") {
             *claims.entry(name.as_str().expect("a name").to_owned()).or_default() += 1;
         }
@@ -67,7 +67,7 @@ fn holds(stage: &Stage) {
             let all = stage.linked(job.id, "relay.settlement", "job");
             all.into_iter().filter(|id| stage.field(*id, "kind") == kind).collect()
         };
-        if state == "resolved" {
+        if is == "resolved" {
             assert_eq!(passed.len(), 1, "REL-3: one wins");
             assert_eq!(field("result_data"), passed[0].to_string());
             let score = stage.field(*passed[0], "score").as_i64().expect("a score");
@@ -84,7 +84,7 @@ fn holds(stage: &Stage) {
         if let Some(refund) = refunds.first() {
             let sent = stage.state(*refund) == "confirmed";
             assert_eq!(field("refund_tx_hash") != "pending", sent, "REL-7");
-        } else if state == "expired" || state == "cancelled" {
+        } else if is == "expired" || is == "cancelled" {
             at_depositor += deposit;
         }
     }

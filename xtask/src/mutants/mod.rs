@@ -131,10 +131,14 @@ pub(crate) fn run_words(words: &[&str]) -> Result<()> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let files = files()?;
-    let all: Vec<Mutant> = files.iter().flat_map(maker::mutants).collect();
     let survivors = Survivors::read()?;
-    survivors.check(&all)?;
+    let mut files = files()?;
+    // A system that waits is tried when it is asked for by name.
+    files.retain(|file| options.system.as_ref() == Some(&file.system) || !survivors.waiting.contains(&file.system));
+    let all: Vec<Mutant> = files.iter().flat_map(maker::mutants).collect();
+    if options.system.is_none() {
+        survivors.check(&all)?;
+    }
     let print = report::fingerprint(&all);
     if options.short {
         report::is_current(&print)?;
@@ -238,6 +242,9 @@ fn try_all(files: &[File], mutants: Vec<Mutant>, options: &Options) -> Result<Ve
             let Some(mutant) = slot.lock().map_err(|_| anyhow!("a worker panicked"))?.take() else { continue };
             let (judge, suite) = judges.get(&mutant.system).context("every system has a judge")?;
             let tried = attempt(mutant, judge, suite, &folder, options)?;
+            if tried.survives() {
+                eprintln!("  survives: {} {}", tried.mutant.file, tried.mutant.name);
+            }
             if at % 100 == 99 {
                 eprintln!("  {} of {count}", at + 1);
             }
