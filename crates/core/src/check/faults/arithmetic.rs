@@ -66,6 +66,15 @@ impl Judge<'_> {
                     let quotients = divisors.iter().flat_map(|n| [a / n, b / n]);
                     (quotients.clone().min().unwrap_or(I64.0), quotients.max().unwrap_or(I64.1))
                 } else {
+                    if a <= I64.0 && divisors.contains(&-1) {
+                        // The least number over -1 is no number any more, and the remainder is taken with it.
+                        self.note(
+                            FaultKind::Overflow,
+                            expr.at,
+                            "the number may be the least there is, and the divisor -1".to_owned(),
+                            None,
+                        );
+                    }
                     let largest = divisors.iter().map(|n| n.abs()).max().unwrap_or(1) - 1;
                     (if a < 0 { (-largest).max(a) } else { 0 }, if b > 0 { largest.min(b) } else { 0 })
                 }
