@@ -8,6 +8,7 @@ mod bounded;
 mod callers;
 mod cases;
 mod causes;
+mod circles;
 mod dead_rows;
 mod declarations;
 mod effects;
@@ -52,6 +53,7 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
         shadowing::check(survey, flow, &mut found);
         retries::check(survey, flow, &mut found);
         timers::check(survey, flow, &mut found);
+        circles::check(survey, flow, &mut found);
         declarations::check(survey, &mut found);
     }
     engine_rows::check(&studies, &mut found);
