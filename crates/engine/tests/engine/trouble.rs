@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use onceward_core::decide::Call;
-use onceward_engine::{Config, Engine, EngineError};
+use onceward_engine::{Config, Engine, EngineError, Wanted};
 use onceward_store::{Batch, Clock, Conflict, MemoryStore, Save, Store, StoreError};
+use onceward_testkit::worker;
 use tokio::sync::Semaphore;
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{new_job, open, start, wait};
+use crate::stage::{JOB, LONG, new_job, open, start, unpolled, wait};
 
 fn memory() -> MemoryStore {
     MemoryStore::new(Clock::manual(start()))
@@ -90,6 +91,39 @@ fn a_full_disk_is_told() {
         }
         assert!(engine.store().log(0, 10).await.unwrap().is_empty());
         engine.submit(new_job()).await.unwrap();
+        engine.close().await;
+    });
+}
+
+/// What is due and cannot be saved is tried again at leisure, not in a tight loop, and done as soon as it can be.
+#[test]
+fn due_in_trouble_waits() {
+    wait(async {
+        let (tries, clock) = (Arc::new(AtomicUsize::new(0)), Clock::manual(start()));
+        let counted = Arc::clone(&tries);
+        let full = move |batch: &Batch| {
+            let due = batch.writes.iter().any(|write| matches!(write.operation.call, Call::Due { .. }));
+            (due && counted.fetch_add(1, Ordering::SeqCst) < 3).then_some(Err(StoreError::Full))
+        };
+        let engine = open(Troubled::new(MemoryStore::new(clock.clone()), full), unpolled()).await;
+        engine.submit(new_job()).await.unwrap();
+        engine.lease(&worker("bob"), &Wanted::one(JOB, "w")).await.unwrap();
+        clock.set(start().checked_add(onceward_core::time::Duration::from_secs(30)).unwrap());
+        let mut stream = engine.stream(2);
+        // Each time it is woken it tries once; between them it would sleep until the poll, which never comes here.
+        for done in 1..=3 {
+            engine.wake();
+            while tries.load(Ordering::SeqCst) < done {
+                tokio::task::yield_now().await;
+            }
+            // Time enough for many a turn of a loop that does not wait.
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(tries.load(Ordering::SeqCst), done);
+        }
+        engine.wake();
+        assert!(tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().is_some());
         engine.close().await;
     });
 }
