@@ -26,6 +26,7 @@ pub(crate) fn files() -> Files {
     let mut files = onceward_testkit::systems::sources("execution");
     files.push(file("prize.toml", include_str!("prize.toml")));
     files.push(file("entry.toml", include_str!("entry.toml")));
+    files.push(file("lane.toml", include_str!("lane.toml")));
     files.push(file("note.toml", include_str!("note.toml")));
     Files { files }
 }
