@@ -65,7 +65,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bench", "--record"] => bench::run(bench::Form::Record),
         ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
         ["mutants", "--code", options @ ..] => mutants::code::run(&mutants::code::Options::parse(options)?),
-        ["mutants", options @ ..] => mutants::run(&mutants::Options::parse(options)?),
+        ["mutants", words @ ..] => mutants::run_words(words),
         ["pictures"] => pictures::write(),
         ["pictures", "--check"] => pictures::check(),
         [] | ["help" | "--help" | "-h"] => {

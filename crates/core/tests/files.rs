@@ -1,4 +1,4 @@
-//! Whole files through the compiler: the sixteen lifecycles that the language was tried on, and what is made of them.
+//! Whole files through the compiler: the shipped lifecycles, and what is made of them.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use onceward_core::compile::compile;
 use onceward_core::diagnostic::{Diagnostic, File, Files, render_all};
 use onceward_core::model::{Definitions, Lifecycle};
 
-fn sketches() -> Vec<Files> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sketches");
+fn shipped() -> Vec<Files> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems");
     let mut systems: Vec<_> = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
     systems.sort();
     systems
@@ -18,6 +18,7 @@ fn sketches() -> Vec<Files> {
             paths.sort();
             let files = paths
                 .iter()
+                .filter(|path| path.extension().is_some_and(|it| it == "toml") && !path.ends_with("Cargo.toml"))
                 .map(|path| File {
                     name: format!("{}/{}", system.file_name().unwrap().display(), path.file_name().unwrap().display()),
                     text: fs::read_to_string(path).unwrap().into(),
@@ -43,15 +44,15 @@ fn lifecycle(text: &str, name: &str) -> std::sync::Arc<Lifecycle> {
 }
 
 #[test]
-fn all_sketches_compile() {
+fn all_shipped_files_compile() {
     let mut count = 0;
-    for files in sketches() {
+    for files in shipped() {
         let definitions = compiled(&files);
         // Each set also has the built-in delivery.
         count += definitions.lifecycles.len() - 1;
         assert!(definitions.get("onceward.delivery").is_some());
     }
-    assert_eq!(count, 16);
+    assert_eq!(count, 18);
 }
 
 const SMALL: &str = r#"language = 1
@@ -269,7 +270,7 @@ fn mutated(text: &str, dice: &mut Dice) -> String {
 fn mutated_files_never_panic() {
     let rounds: u64 = std::env::var("ONCEWARD_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(400);
     let first: u64 = std::env::var("ONCEWARD_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let systems = sketches();
+    let systems = shipped();
     for seed in first..first + rounds {
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let mut files = systems[dice.roll(systems.len())].clone();

@@ -1,4 +1,4 @@
-//! `xtask/survivors.toml`: mutants that nobody can notice, each with the reason.
+//! `xtask/survivors.toml`: mutants that nobody can notice, each with the reason; and the systems that wait for their turn.
 
 use anyhow::{Context, Result, bail};
 
@@ -15,6 +15,8 @@ pub(super) struct Survivor {
 
 pub(super) struct Survivors {
     all: Vec<Survivor>,
+    /// Systems whose mutants nobody has gone through yet.
+    pub(super) waiting: Vec<String>,
 }
 
 impl Survivors {
@@ -29,7 +31,9 @@ impl Survivors {
             };
             all.push(Survivor { file: part("file")?, mutant: part("mutant")?, why: part("why")? });
         }
-        Ok(Self { all })
+        let waiting = table.get("waiting").and_then(toml::Value::as_array).into_iter().flatten();
+        let waiting = waiting.filter_map(toml::Value::as_str).map(str::to_owned).collect();
+        Ok(Self { all, waiting })
     }
 
     pub(super) fn why(&self, mutant: &Mutant) -> Option<&str> {

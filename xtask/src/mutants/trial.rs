@@ -51,9 +51,9 @@ impl<'b> Suite<'b> {
     /// The first test that fails with the files in this folder, if one does.
     pub(super) fn noticed(&self, part: Part, folder: &Path) -> Result<Option<String>> {
         let (binaries, arguments): (_, &[&str]) = match part {
-            Part::Scenarios => (&self.scenarios, &["--skip", "matrix::"]),
+            Part::Scenarios => (&self.scenarios, &["--skip", "matrix"]),
             Part::Properties => (&self.properties, &[]),
-            Part::TypedMoves => (&self.scenarios, &["matrix::"]),
+            Part::TypedMoves => (&self.scenarios, &["matrix"]),
         };
         for binary in binaries {
             if let Some(test) = first_failure(binary, arguments, folder)? {

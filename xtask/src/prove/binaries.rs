@@ -19,9 +19,15 @@ pub(crate) struct Binary {
 
 /// Builds the tests of these packages (or of all) without running them.
 pub(crate) fn build(root: &Path, target: &Path, packages: &[String]) -> Result<Vec<Binary>> {
+    build_as(root, target, packages, "dev")
+}
+
+/// The same by a profile of the workspace.
+pub(crate) fn build_as(root: &Path, target: &Path, packages: &[String], profile: &str) -> Result<Vec<Binary>> {
     let mut command = shell::command("cargo");
     command.current_dir(root).env("CARGO_TARGET_DIR", target);
     command.args(["test", "--quiet", "--no-run", "--lib", "--bins", "--tests", "--message-format=json"]);
+    command.args(["--profile", profile]);
     if packages.is_empty() {
         command.arg("--workspace");
     }

@@ -58,9 +58,7 @@ pub enum Binary {
 pub enum Comprehension {
     All,
     Exists,
-    ExistsOne,
     Filter,
-    Map,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -254,28 +254,47 @@ impl Reader<'_> {
         parsed
     }
 
-    /// Ids separated by spaces, or a list of such.
+    /// Ids separated by spaces.
     pub(crate) fn rules(&mut self, table: Table) -> Vec<Arc<str>> {
         let mut rules = Vec::new();
-        for text in self.texts_at(table, "rule").map_or_else(Vec::new, |texts| texts.value) {
-            for id in text.text.split_whitespace() {
-                if is_rule(id) {
-                    rules.push(id.into());
-                    continue;
-                }
-                // `id` is a slice of the text: the distance of their starts is its offset.
-                let offset = id.as_ptr() as usize - text.text.as_ptr() as usize;
-                self.report(
-                    Diagnostic::error(
-                        "invalid-rule",
-                        text.part(offset..offset + id.len()),
-                        format!("`{id}` is not a rule id"),
-                    )
-                    .label("not a rule id")
-                    .help("write capitals, a hyphen and a number, as \"DOC-5\"; several with spaces between"),
-                );
+        let Some(text) = Self::get(table, "rule").and_then(|node| self.rule_text(node)) else { return rules };
+        for id in text.text.split_whitespace() {
+            if is_rule(id) {
+                rules.push(id.into());
+                continue;
             }
+            // `id` is a slice of the text: the distance of their starts is its offset.
+            let offset = id.as_ptr() as usize - text.text.as_ptr() as usize;
+            self.report(
+                Diagnostic::error(
+                    "invalid-rule",
+                    text.part(offset..offset + id.len()),
+                    format!("`{id}` is not a rule id"),
+                )
+                .label("not a rule id")
+                .help("write capitals, a hyphen and a number, as \"DOC-5\"; several with spaces between"),
+            );
         }
         rules
+    }
+
+    /// Other keys with several values take a list, so a list of ids is the likeliest slip.
+    fn rule_text(&mut self, node: &Node) -> Option<Text> {
+        let DeValue::Array(items) = node.get_ref() else {
+            return self.text(node, "`rule`");
+        };
+        let ids: Vec<&str> = items
+            .iter()
+            .take(bounds::ENTRIES)
+            .filter_map(|item| item.get_ref().as_str())
+            .flat_map(str::split_whitespace)
+            .collect();
+        let example = if !ids.is_empty() && ids.iter().all(|id| is_rule(id)) { ids.join(" ") } else { "DOC-5".into() };
+        self.report(
+            Diagnostic::error("wrong-kind", self.span(node), "the ids of `rule` stand in one string, not in an array")
+                .label("this is an array")
+                .help(format!("write rule = \"{example}\"")),
+        );
+        None
     }
 }

@@ -80,16 +80,10 @@ impl Writer {
                 _ => self.infix(sort, &["+"], depth),
             },
             Sort::Bool => self.condition(depth),
-            Sort::Ints => match self.dice.roll(4) {
+            Sort::Ints | Sort::Texts => match self.dice.roll(3) {
                 0 => self.infix(sort, &["+"], depth),
-                1 => self.over(Sort::Ints, "filter", Sort::Bool, depth),
-                2 => self.over(Sort::Ints, "map", Sort::Int, depth),
-                _ => self.over(Sort::Texts, "map", Sort::Int, depth),
-            },
-            Sort::Texts => match self.dice.roll(3) {
-                0 => self.infix(sort, &["+"], depth),
-                1 => self.over(Sort::Texts, "filter", Sort::Bool, depth),
-                _ => self.over(Sort::Ints, "map", Sort::Text, depth),
+                1 => self.literal(sort, depth),
+                _ => self.over(sort, "filter", Sort::Bool, depth),
             },
             Sort::Time => {
                 let (time, length) = (self.write(Sort::Time, depth), self.write(Sort::Length, depth));
@@ -107,6 +101,12 @@ impl Writer {
         format!("({} {sign} {})", self.write(sort, depth), self.write(sort, depth))
     }
 
+    /// A list of computed elements.
+    fn literal(&mut self, sort: Sort, depth: u32) -> String {
+        let element = if sort == Sort::Ints { Sort::Int } else { Sort::Text };
+        format!("[{}, {}]", self.write(element, depth), self.write(element, depth))
+    }
+
     fn over(&mut self, range: Sort, how: &str, body: Sort, depth: u32) -> String {
         let list = self.write(range, depth);
         let name = format!("v{}", self.locals.len());
@@ -120,7 +120,7 @@ impl Writer {
     fn int(&mut self, depth: u32) -> String {
         match self.dice.roll(10) {
             0 => format!("size({})", self.write(Sort::Text, depth)),
-            1 => format!("{}.size()", self.write(Sort::Ints, depth)),
+            1 => format!("size({})", self.write(Sort::Ints, depth)),
             2 => format!("int({})", self.write(Sort::Double, depth)),
             3 => format!("int({})", self.write(Sort::Time, depth)),
             4 => format!("-({})", self.write(Sort::Int, depth)),
@@ -140,8 +140,7 @@ impl Writer {
                 format!("{}.{how}({})", self.write(Sort::Text, depth), self.write(Sort::Text, depth))
             }
             5 => {
-                let (range, how) =
-                    (self.dice.pick(&[Sort::Ints, Sort::Texts]), self.dice.pick(&["all", "exists", "exists_one"]));
+                let (range, how) = (self.dice.pick(&[Sort::Ints, Sort::Texts]), self.dice.pick(&["all", "exists"]));
                 self.over(range, how, Sort::Bool, depth)
             }
             6 => format!("(record.title {} null)", self.dice.pick(&["==", "!="])),

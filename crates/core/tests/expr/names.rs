@@ -31,6 +31,9 @@ fn unknown_names_are_pointed_at() {
         ("size(links.part) > 0", "unknown-link", "part"),
         ("size(links.endless) > 0", "unbounded-link", "endless"),
         ("sizes(record.tags) > 0", "unknown-function", "sizes"),
+        ("record.nums.map(n, n) == []", "unknown-function", "map"),
+        ("record.nums.exists_one(n, n > 1)", "unknown-function", "exists_one"),
+        ("record.tags.size() > 0", "unknown-function", "size"),
         ("record.tags.al(t, t == 'x')", "unknown-function", "al"),
         ("record.state == RUNNING", "unknown-name", "RUNNING"),
         ("record.state == 'RUNNING'", "unknown-value", "'RUNNING'"),
@@ -104,7 +107,7 @@ fn bare_names_resolve_by_what_they_meet() {
         house.compile(text, &fits(kind(), false)).unwrap();
     }
     house.compile("[payout, 'refund']", &fits(list(kind()), false)).unwrap();
-    house.compile("record.kinds.map(k, payout)", &fits(list(kind()), false)).unwrap();
+    house.compile("record.flag ? [payout] : []", &fits(list(kind()), false)).unwrap();
     // What is text already does not fit a closed list.
     assert_eq!(refused_as("record.note", &fits(kind(), false)).0, "type-mismatch");
     // A closed list is text, and a smaller one fits a larger one.

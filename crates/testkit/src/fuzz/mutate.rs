@@ -62,7 +62,7 @@ const PIECES: &[&str] = &[
     "1e308",
     "0",
     "size(",
-    ".map(x, ",
+    ".filter(x, ",
     ".all(x, ",
     "backoff(",
     "jitter(",

@@ -14,7 +14,7 @@ use super::values::plausible;
 use crate::{Stage, worker};
 
 /// Enough that records meet, few enough that each is seen often.
-const RECORDS: usize = 12;
+const RECORDS: usize = 16;
 
 /// Who and what a system is wandered through with.
 #[derive(Clone, Default)]
@@ -188,9 +188,13 @@ impl Wander {
         if let Some((_, values)) = self.values.iter().find(|(name, _)| *name == *field.name) {
             return chance.pick(values).cloned().unwrap_or(Json::Null);
         }
-        let fitting: Vec<RecordId> = match &field.ty {
+        let fits = |ty: &Type| match ty {
             Type::Ref(to) => all.iter().filter(|record| to.contains(&record.lifecycle.name)).map(|r| r.id).collect(),
             _ => Vec::new(),
+        };
+        let fitting: Vec<RecordId> = match &field.ty {
+            Type::List(element) => fits(element),
+            other => fits(other),
         };
         plausible(chance, field, stage.now(), &fitting)
     }

@@ -149,17 +149,11 @@ impl<'a> Judge<'a> {
         if size.1 == 0 || element.is_impossible() {
             return match how {
                 Comprehension::All => Known::bool(true, false),
-                Comprehension::Exists | Comprehension::ExistsOne => Known::bool(false, true),
-                Comprehension::Filter | Comprehension::Map => {
-                    Known::some(Shape::List { size: (0, 0), element: Box::new(element) })
-                }
+                Comprehension::Exists => Known::bool(false, true),
+                Comprehension::Filter => Known::some(Shape::List { size: (0, 0), element: Box::new(element) }),
             };
         }
         let inside = env.with_local(local, element.clone());
-        if how == Comprehension::Map {
-            let mapped = self.needed(body, &inside);
-            return Known::some(Shape::List { size, element: Box::new(mapped) });
-        }
         self.split(body, &inside);
         match how {
             Comprehension::Filter => Known::some(Shape::List { size: (0, size.1), element: Box::new(element) }),

@@ -1,6 +1,6 @@
 //! Nothing overlaps, nothing sticks out, edges keep clear of what is not theirs.
 
-use super::sample::{random, sketches};
+use super::sample::{random, shipped};
 use crate::draw::legend::{SIGN, Sign};
 use crate::draw::route::Rect;
 use crate::draw::scene::{Scene, scene};
@@ -112,19 +112,22 @@ fn assert_sound(name: &str, lifecycle: &Lifecycle) -> Scene {
 
 #[test]
 fn real_lifecycles_are_drawn_without_overlap_and_fit_a_page() {
-    for lifecycle in sketches() {
+    let mut large = Vec::new();
+    for lifecycle in shipped() {
         let name = &lifecycle.name;
         let scene = assert_sound(name, &lifecycle);
         // Every state of a claim leads to nearly every other.
-        let most = if **name == *"mesh.claim" { 1_750.0 } else { 1_200.0 };
-        assert!(scene.width <= most, "{name} is {} wide", scene.width);
-        assert!(scene.height <= most, "{name} is {} high", scene.height);
+        let (wide, high) = if **name == *"mesh.claim" { (1_750.0, 2_150.0) } else { (1_200.0, 1_200.0) };
+        if scene.width > wide || scene.height > high {
+            large.push(format!("{name}: {} wide, {} high", scene.width, scene.height));
+        }
     }
+    assert!(large.is_empty(), "{large:#?}");
 }
 
 #[test]
 fn the_main_way_runs_straight() {
-    for lifecycle in sketches() {
+    for lifecycle in shipped() {
         let name = &lifecycle.name;
         let graph = crate::draw::graph::graph(&lifecycle);
         let scene = scene(&lifecycle);

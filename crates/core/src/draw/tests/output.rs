@@ -1,6 +1,6 @@
 //! What the texts must keep to: well-formed, escaped, the same each time, bounded in size.
 
-use super::sample::{empty, event, formula, random, row, sketch, sketches, state, systems};
+use super::sample::{empty, event, formula, one, random, row, shipped, state, systems};
 use crate::draw::{mermaid, svg};
 use crate::model::{Lifecycle, StateSet};
 
@@ -34,7 +34,7 @@ fn hostile(text: &str) -> Lifecycle {
 
 #[test]
 fn pictures_are_well_formed() {
-    for lifecycle in sketches() {
+    for lifecycle in shipped() {
         parsed(&lifecycle.name, &svg(&lifecycle));
     }
     for seed in 0..12 {
@@ -78,7 +78,7 @@ fn no_text_breaks_out_of_the_picture() {
 
 #[test]
 fn the_same_lifecycle_gives_the_same_text() {
-    for (one, other) in sketches().into_iter().zip(sketches()) {
+    for (one, other) in shipped().into_iter().zip(shipped()) {
         assert_eq!(svg(&one), svg(&other));
         assert_eq!(mermaid(&one), mermaid(&other));
     }
@@ -86,7 +86,7 @@ fn the_same_lifecycle_gives_the_same_text() {
 
 #[test]
 fn a_picture_tells_events_callers_guards_timers_and_money() {
-    let document = shown(&svg(&sketch("document.job"))).join("\n");
+    let document = shown(&svg(&one("document.job"))).join("\n");
     for told in [
         "document.job",
         "QUEUED",
@@ -98,12 +98,12 @@ fn a_picture_tells_events_callers_guards_timers_and_money() {
     ] {
         assert!(document.contains(told), "{told} is missing in\n{document}");
     }
-    let image = shown(&svg(&sketch("image.job"))).join("\n");
+    let image = shown(&svg(&one("image.job"))).join("\n");
     for told in ["hold → revenue", "makes image.asset", "at retryAt", "block · moderator", "replay · owner or operator"]
     {
         assert!(image.contains(told), "{told} is missing in\n{image}");
     }
-    let relay = shown(&svg(&sketch("relay.job"))).join("\n");
+    let relay = shown(&svg(&one("relay.job"))).join("\n");
     for told in ["resolve ← another record", "requires won of", "tells links.submissions: discard"] {
         assert!(relay.contains(told), "{told} is missing in\n{relay}");
     }
@@ -112,13 +112,13 @@ fn a_picture_tells_events_callers_guards_timers_and_money() {
 /// Rows that compete on several arrows say which is tried first; rows on one arrow stand in that order.
 #[test]
 fn rows_on_several_arrows_are_numbered() {
-    let execution = shown(&svg(&sketch("execution.job"))).join("\n");
+    let execution = shown(&svg(&one("execution.job"))).join("\n");
     for told in ["1. fail", "2. fail", "3. fail", "its rows are tried in this order"] {
         assert!(execution.contains(told), "{told} is missing in\n{execution}");
     }
     assert!(!execution.contains("1. lease"), "{execution}");
-    assert!(mermaid(&sketch("execution.job")).contains("2. fail"));
-    let relay = shown(&svg(&sketch("relay.job"))).join("\n");
+    assert!(mermaid(&one("execution.job")).contains("2. fail"));
+    let relay = shown(&svg(&one("relay.job"))).join("\n");
     assert!(relay.contains("only another record sends it") && !relay.contains("tried in this order"), "{relay}");
 }
 
@@ -159,7 +159,7 @@ fn a_lifecycle_without_anything_is_still_a_picture() {
 #[ignore = "writes files for people to look at"]
 fn draw_all() {
     let Ok(to) = std::env::var("DRAW_TO") else { return };
-    let real = std::env::var("DRAW_FROM").map_or_else(|_| sketches(), |from| systems(from.as_ref()));
+    let real = std::env::var("DRAW_FROM").map_or_else(|_| shipped(), |from| systems(from.as_ref()));
     let nasty = hostile("a\"b'c`d<br>#35;{x}[y]%%z;:: --> [*] \\n \u{202e}end note &amp; ${q} *b* _i_");
     let random_ones = [random(5, 5, 12), random(9, 9, 20), random(1, 64, 1_000), nasty];
     for lifecycle in real.into_iter().chain(random_ones.map(Into::into)) {

@@ -39,14 +39,14 @@ fn children(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-pub(super) fn sketches() -> Vec<Arc<Lifecycle>> {
+pub(super) fn shipped() -> Vec<Arc<Lifecycle>> {
     static ONCE: LazyLock<Vec<Arc<Lifecycle>>> =
-        LazyLock::new(|| systems(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/draw/tests/samples")));
+        LazyLock::new(|| systems(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems")));
     ONCE.clone()
 }
 
-pub(super) fn sketch(name: &str) -> Arc<Lifecycle> {
-    sketches().into_iter().find(|lifecycle| *lifecycle.name == *name).expect("a known sketch")
+pub(super) fn one(name: &str) -> Arc<Lifecycle> {
+    shipped().into_iter().find(|lifecycle| *lifecycle.name == *name).expect("a known lifecycle")
 }
 
 pub(super) fn formula(text: &str) -> Formula {

@@ -147,35 +147,22 @@ impl<'a> Machine<'a> {
         let list = self.operand(range)?;
         let Value::List(items) = &*list else { return Err(fault(FaultKind::WrongType, range.at)) };
         let mut kept = Vec::new();
-        let mut holding = 0_usize;
         for item in items.iter() {
             self.spend(1, at)?;
             self.locals.push(item.clone());
-            if how == Comprehension::Map {
-                let value = self.operand(body)?.into_owned();
-                kept.push(value);
-            } else {
-                let holds = self.truth(body)?;
-                holding += usize::from(holds);
-                match how {
-                    Comprehension::All if !holds => return self.decided(false),
-                    Comprehension::Exists if holds => return self.decided(true),
-                    Comprehension::Filter if holds => kept.push(item.clone()),
-                    _ => {}
-                }
-            }
+            let holds = self.truth(body)?;
             self.locals.pop();
+            match how {
+                Comprehension::All if !holds => return boolean(false),
+                Comprehension::Exists if holds => return boolean(true),
+                Comprehension::Filter if holds => kept.push(item.clone()),
+                _ => {}
+            }
         }
         match how {
             Comprehension::All => boolean(true),
             Comprehension::Exists => boolean(false),
-            Comprehension::ExistsOne => boolean(holding == 1),
-            Comprehension::Filter | Comprehension::Map => Ok(Cow::Owned(Value::List(kept.into()))),
+            Comprehension::Filter => Ok(Cow::Owned(Value::List(kept.into()))),
         }
-    }
-
-    fn decided(&mut self, truth: bool) -> Got<'a> {
-        self.locals.pop();
-        boolean(truth)
     }
 }

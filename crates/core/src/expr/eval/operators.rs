@@ -8,7 +8,6 @@ use super::super::env::{FaultKind, Stop};
 use super::super::tree::Binary;
 use super::machine::{Got, boolean, fault};
 use crate::diagnostic::Span;
-use crate::time::Duration;
 use crate::value::Value;
 
 fn checked<'a>(value: Option<Value>, at: Span) -> Got<'a> {
@@ -23,9 +22,6 @@ pub(super) fn negate<'a>(value: &Value, at: Span) -> Got<'a> {
     match value {
         Value::Int(number) => checked(number.checked_neg().map(Value::Int), at),
         Value::Double(number) => finite(-number, at),
-        Value::Duration(length) => {
-            checked(length.micros().checked_neg().map(|micros| Value::Duration(Duration::from_micros(micros))), at)
-        }
         _ => Err(fault(FaultKind::WrongType, at)),
     }
 }

@@ -17,8 +17,7 @@ use crate::value::Value;
 const FUNCTIONS: [&str; 10] =
     ["size", "int", "double", "string", "timestamp", "duration", "max", "min", "backoff", "jitter"];
 
-const METHODS: [&str; 9] =
-    ["size", "startsWith", "endsWith", "contains", "all", "exists", "exists_one", "filter", "map"];
+const METHODS: [&str; 6] = ["startsWith", "endsWith", "contains", "all", "exists", "filter"];
 
 impl Typer<'_> {
     pub(super) fn function(
@@ -77,9 +76,7 @@ impl Typer<'_> {
         let how = match name.as_ref() {
             "all" => Comprehension::All,
             "exists" => Comprehension::Exists,
-            "exists_one" => Comprehension::ExistsOne,
             "filter" => Comprehension::Filter,
-            "map" => Comprehension::Map,
             _ => return self.plain_method(name, name_at, target, arguments, at),
         };
         self.comprehension(how, name_at, target, arguments, at, expected)
@@ -94,15 +91,12 @@ impl Typer<'_> {
         at: &Range<usize>,
     ) -> Checked<Lowered> {
         let function = match (name, arguments) {
-            ("size", []) => return self.size(target, at),
             ("startsWith", [_]) => Function::StartsWith,
             ("endsWith", [_]) => Function::EndsWith,
             ("contains", [_]) => Function::Contains,
-            ("size" | "startsWith" | "endsWith" | "contains", _) => {
+            ("startsWith" | "endsWith" | "contains", _) => {
                 let message = format!("`{name}` does not take {} arguments", arguments.len());
-                let usage =
-                    if name == "size" { "write x.size()".to_owned() } else { format!("write x.{name}('text')") };
-                return self.error("wrong-arguments", name_at, message, usage);
+                return self.error("wrong-arguments", name_at, message, format!("write x.{name}('text')"));
             }
             _ if FUNCTIONS.contains(&name) => {
                 let message = format!("`{name}` is not called this way");
@@ -117,6 +111,15 @@ impl Typer<'_> {
 
     fn unknown<T>(&mut self, name: &str, at: &Range<usize>, known: &[&str]) -> Checked<T> {
         let reason = match name {
+            // CEL has these two; whoever knows it from there is told what does the same here.
+            "exists_one" | "map" => {
+                let help = if name == "map" {
+                    "ask of the elements themselves: list.exists(x, …), list.all(x, …) or list.filter(x, …)"
+                } else {
+                    "write list.exists(x, …), or size(list.filter(x, …)) == 1 where there must not be two"
+                };
+                return self.error("unknown-function", at, format!("no function is called `{name}`"), help);
+            }
             "matches" => "no regular expressions in expressions: give the field a `pattern`",
             "now" => "write `now` without brackets",
             "not" => "write `!`",

@@ -1,4 +1,4 @@
-//! List literals, and the calls that run over a list: `all`, `exists`, `exists_one`, `filter`, `map`.
+//! List literals, and the calls that run over a list: `all`, `exists` and `filter`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,6 +34,10 @@ impl Typer<'_> {
                 if one.expr.typed.ty == Type::Null {
                     return self.error("maybe-null", &element.at, "a list holds no nulls", "leave it out");
                 }
+                if matches!(one.expr.typed.ty, Type::List(_)) {
+                    let help = "join lists with `+`";
+                    return self.error("type-mismatch", &element.at, "a list holds no lists", help);
+                }
                 let Some(both) = join(&joined, &one.expr.typed.ty) else {
                     let message = format!(
                         "a list holds one type: this is {}, another is {}",
@@ -54,7 +58,7 @@ impl Typer<'_> {
         }
         let parts: Vec<Lowered> = lowered.into_iter().flatten().collect();
         let total = cost::sum(parts.iter().map(|part| part.cost).chain([parts.len() as u64, 1]));
-        let items = parts.iter().map(|part| part.items).fold(parts.len() as u64, u64::max);
+        let items = parts.len() as u64;
         let hops = parts.iter().map(|part| part.hops).max().unwrap_or(0);
         let kind = Kind::List(parts.into_iter().map(|part| part.expr).collect());
         Some(Lowered { items, hops, ..self.lowered(at, kind, typed(Type::List(Box::new(joined)), false), total) })
@@ -89,28 +93,15 @@ impl Typer<'_> {
         };
         let element = (**element).clone();
         let local = u16::try_from(self.locals.len()).unwrap_or(u16::MAX);
-        let items = if matches!(element, Type::List(_)) { list.items } else { 0 };
-        self.locals.push(Local { name: name.clone(), ty: element.clone(), items, hops: list.hops });
-        let inner = match expected {
-            Some(Type::List(wanted)) if how == Comprehension::Map => Some((**wanted).clone()),
-            _ => None,
-        };
+        self.locals.push(Local { name: name.clone(), ty: element.clone(), hops: list.hops });
         let before = self.facts.len();
-        let lowered = if how == Comprehension::Map { self.infer(body, inner.as_ref()) } else { self.condition(body) };
+        let lowered = self.condition(body);
         self.facts.truncate(before);
         self.locals.pop();
         let lowered = lowered?;
         let (ty, items, hops) = match how {
-            Comprehension::All | Comprehension::Exists | Comprehension::ExistsOne => (Type::Bool, 0, 0),
+            Comprehension::All | Comprehension::Exists => (Type::Bool, 0, 0),
             Comprehension::Filter => (Type::List(Box::new(element)), list.items, list.hops),
-            Comprehension::Map if lowered.expr.typed.ty == Type::Null => {
-                return self.error("maybe-null", &body.at, "a list holds no nulls", "give a value");
-            }
-            Comprehension::Map => {
-                // A list of lists counts with the longest of its lists, so that a loop over it is never counted short.
-                let most = list.items.max(lowered.items);
-                (Type::List(Box::new(lowered.expr.typed.ty.clone())), most, lowered.hops)
-            }
         };
         let total = cost::comprehension(list.cost, list.items, lowered.cost);
         let kind = Kind::Comprehension { how, range: Box::new(list.expr), local, body: Box::new(lowered.expr) };

@@ -13,9 +13,10 @@ impl Typer<'_> {
     pub(super) fn negate(&mut self, inner: &Node, at: &Range<usize>) -> Checked<Lowered> {
         let inner = self.infer(inner, None)?;
         let ty = inner.expr.typed.ty.clone();
-        if !matches!(ty, Type::Int | Type::Double | Type::Duration) {
-            let message = format!("`-` takes a number or a duration, and this is {}", name_of(&ty));
-            return self.error("type-mismatch", at, message, "remove the sign");
+        if !matches!(ty, Type::Int | Type::Double) {
+            let message = format!("`-` takes a number, and this is {}", name_of(&ty));
+            let help = if ty == Type::Duration { "subtract it: now - x" } else { "remove the sign" };
+            return self.error("type-mismatch", at, message, help);
         }
         let cost = cost::sum([inner.cost, 1]);
         Some(self.lowered(at, Kind::Negate(Box::new(inner.expr)), typed(ty, false), cost))

@@ -36,7 +36,7 @@ fn number(index: usize) -> u16 {
 fn word(ty: &Type) -> &'static str {
     match ty {
         Type::Json => "json is opaque: it can be passed on and compared with null, not read",
-        Type::List(_) => "look into a list with `in`, `exists`, `all`, `filter` or `map`",
+        Type::List(_) => "look into a list with `in`, `exists`, `all` or `filter`",
         _ => "only refs lead on to fields",
     }
 }
@@ -96,7 +96,8 @@ impl Typer<'_> {
         Some(Reading {
             path: Path { root: Root::Local(number(index)), steps: Vec::new(), doubtful: Vec::new() },
             typed: typed(local.ty.clone(), false),
-            items: local.items,
+            // No list holds lists.
+            items: 0,
             hops: local.hops,
         })
     }

@@ -31,8 +31,6 @@ pub(in super::super) struct Lowered {
 pub(super) struct Local {
     pub name: Arc<str>,
     pub ty: Type,
-    /// Elements of one element, where the list is of lists.
-    pub items: u64,
     pub hops: usize,
 }
 

@@ -1,0 +1,103 @@
+//! What holds of every job, agent and cent of the relay, whatever anybody does: random operations of buyers, workers,
+//! strangers, operators, oracles and senders. `ONCEWARD_SEED=…` plays one case again.
+
+use std::collections::BTreeMap;
+
+use onceward_testkit::random::Wander;
+use onceward_testkit::{Stage, operator, systems, user};
+use serde_json::{Value, json};
+
+const DEPOSITOR: &str = "0xd0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0";
+const WALLET: &str = "0xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+const PRICE: i64 = 1_000_003;
+
+/// A chain that knows ten transactions, the odd ones with something above the price.
+fn stage() -> Stage {
+    let mut stage = systems::stage("relay").answer("relay.job", "deposit", |question, _| {
+        let hash = question.arguments["tx_hash"].as_str().expect("a hash").to_owned();
+        let number: i64 = hash.trim_start_matches("tx").parse().unwrap_or(0);
+        let amount = PRICE + 7 * (number % 2);
+        json!({ "ok": number > 0, "amount": amount, "sender": DEPOSITOR, "tx_hash": format!("0x{number:064x}") })
+    });
+    for name in ["alice", "bob"] {
+        stage.create("relay.agent", &user(name)).with("agent_id", name).with("wallet", WALLET).ok();
+    }
+    stage.create("relay.agent", &user("dave")).with("agent_id", "dave").ok();
+    stage
+}
+
+/// REL-3, REL-6, REL-12, REL-13, REL-18, REL-20: escrow is held while a job is funded and by nothing else; one submission wins it
+/// or none; who was paid what can be told from the jobs; claims and wins add up; a job is refunded once.
+#[test]
+fn jobs_agents_and_money_agree() {
+    let hashes = (0..10).map(|number| json!(format!("tx{number}")));
+    let signed = |from: i64| (from..from + 6).map(|number| json!(format!("0x{number:064x}")));
+    Wander::with(&[user("alice"), user("alice"), user("bob"), user("dave"), operator("olga")])
+        .codes(&["guard_blocked", "lost", "yielded"])
+        .value("price", [json!(PRICE)])
+        .value("title", [json!("A haiku")])
+        .value("description", [json!("About relays")])
+        .value("threshold", [json!(50)])
+        .value("score", [json!(49), json!(50), json!(100)])
+        .value("wallet", [json!(WALLET)])
+        .value("agent_id", [json!("eve")])
+        .value("tx_hash", hashes.chain(signed(1)).chain([Value::Null]))
+        .value("nonce", (1..9).map(Value::from))
+        .value("reason", [json!("no good")])
+        .payloads(&["five, seven, five"])
+        .run("relay", 16, 220, stage, holds);
+}
+
+fn holds(stage: &Stage) {
+    let (mut fee, mut at_depositor) = (0, 0);
+    let (mut claims, mut wins): (BTreeMap<String, i64>, BTreeMap<String, i64>) = Default::default();
+    for job in stage.all("relay.job") {
+        let field = |name: &str| stage.field(job.id, name);
+        let is = &**job.state_name();
+        let deposit = field("deposit").as_i64().expect("a number");
+        assert_eq!(job.hold, if is == "funded" { deposit } else { 0 }, "REL-18: escrow is held while it is funded");
+        let submissions = stage.linked(job.id, "relay.submission", "job");
+        let passed: Vec<_> = submissions.iter().filter(|id| stage.state(**id) == "passed").collect();
+        let judging = submissions.iter().any(|id| stage.state(*id) == "judging");
+        assert!(!judging || is == "funded", "REL-12: nothing is judged for a job that is over");
+        for name in field("participants").as_array().expect("a list") {
+            *claims.entry(name.as_str().expect("a name").to_owned()).or_default() += 1;
+        }
+        let settled = |kind: &str| -> Vec<_> {
+            let all = stage.linked(job.id, "relay.settlement", "job");
+            all.into_iter().filter(|id| stage.field(*id, "kind") == kind).collect()
+        };
+        if is == "resolved" {
+            assert_eq!(passed.len(), 1, "REL-3: one wins");
+            assert_eq!(field("result_data"), passed[0].to_string());
+            let score = stage.field(*passed[0], "score").as_i64().expect("a score");
+            assert!(score >= field("threshold").as_i64().expect("a number"), "REL-12");
+            *wins.entry(field("winner_id").as_str().expect("a winner").to_owned()).or_default() += 1;
+            let price = field("price").as_i64().expect("a number");
+            fee += price - price * 80 / 100;
+            assert_eq!(settled("overpaid").len(), usize::from(deposit > price), "REL-20");
+        } else {
+            assert!(passed.is_empty() && field("winner_id") == Value::Null, "REL-3: who wins is paid");
+        }
+        let refunds = settled("refund");
+        assert_eq!(refunds.len(), usize::from(field("refund_tx_hash") != Value::Null), "REL-6: refunded once");
+        if let Some(refund) = refunds.first() {
+            let sent = stage.state(*refund) == "confirmed";
+            assert_eq!(field("refund_tx_hash") != "pending", sent, "REL-7");
+        } else if is == "expired" || is == "cancelled" {
+            at_depositor += deposit;
+        }
+    }
+    assert_eq!(stage.balance("micro-usdc", "fee"), fee, "REL-18");
+    assert_eq!(stage.balance("micro-usdc", &format!("depositor:{DEPOSITOR}")), at_depositor, "REL-18");
+    for agent in stage.all("relay.agent") {
+        let name = stage.field(agent.id, "agent_id").as_str().expect("a name").to_owned();
+        let number = |field: &str| stage.field(agent.id, field).as_i64().expect("a number");
+        assert_eq!(number("claims"), claims.get(&name).copied().unwrap_or(0), "REL-13");
+        assert_eq!(number("passed"), wins.get(&name).copied().unwrap_or(0), "REL-13");
+        let rate = stage.field(agent.id, "completion_rate");
+        assert_eq!(rate == Value::Null, number("claims") == 0, "REL-13");
+        assert!(rate.as_f64().is_none_or(|rate| (0.0..=1.0).contains(&rate)), "REL-13: a rate is a share");
+        assert_eq!(stage.balance("micro-usdc", &format!("agent:{name}")), 0, "REL-18: what is won goes on at once");
+    }
+}
