@@ -57,6 +57,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// One that nobody waits for.
+    #[cfg(test)]
+    pub(crate) fn of(operation: Operation, group: u64) -> Self {
+        let place = Place(Arc::new(Semaphore::new(0)));
+        Self { operation, contents: Vec::new(), group, answer: oneshot::channel().0, _place: place }
+    }
+
     pub(crate) fn answer(self, reply: Reply) {
         // Whoever asked may have gone away: what was done stays done.
         let _ = self.answer.send(reply);
