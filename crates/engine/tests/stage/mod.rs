@@ -1,5 +1,7 @@
 //! What the engine's tests stand on: small lifecycles of their own beside the shipped `execution`, and each store in turn.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 pub(crate) mod troubled;
 
 use std::path::PathBuf;
