@@ -50,6 +50,39 @@ fn dev_mode_accepts_unverified() {
     assert_eq!(stage.field(job, "on_chain"), false, "and the job remembers that");
 }
 
+/// REL-1, REL-19: an answer that lacks something, spells a hash or a sender in another way, or names more money than there is, is no
+/// answer: nothing is funded by it.
+#[test]
+fn an_answer_has_its_shape() {
+    const MOST: i64 = 1_000_000_000_000_000;
+    let (hash, capitals) = (tx(0xabc, PRICE), format!("0x{}", tx(0xabc, PRICE)[2..].to_uppercase()));
+    for (field, value, fits) in [
+        ("amount", json!(MOST), true),
+        ("amount", json!(MOST + 1), false),
+        ("amount", json!(-1), false),
+        ("tx_hash", json!(hash[..65]), false),
+        ("tx_hash", json!(format!("{hash}0")), false),
+        ("tx_hash", json!(capitals), false),
+        ("sender", json!(DEPOSITOR[..41]), false),
+        ("sender", json!(DEPOSITOR.replace('d', "D")), false),
+        ("on_chain", json!(null), false),
+        ("ok", json!(null), false),
+    ] {
+        let mut answer =
+            json!({ "ok": true, "on_chain": true, "amount": PRICE, "sender": DEPOSITOR, "tx_hash": hash.clone() });
+        answer[field] = value.clone();
+        let mut stage = stage().answer("relay.job", "deposit", move |_, _| answer.clone());
+        let job = open(&mut stage);
+        if fits {
+            fund(&mut stage, job, &hash).ok();
+        } else {
+            let refusal = fund(&mut stage, job, &hash).outcome().refusal();
+            assert_eq!((refusal.status, &*refusal.code), (503, "bad_answer"), "{field} = {value}");
+            assert_eq!((stage.state(job).as_str(), usdc(&stage, "chain")), ("open", 0));
+        }
+    }
+}
+
 /// REL-1: one transaction pays for one job, however it is spelt, and whatever became of the first.
 #[test]
 fn a_deposit_is_used_once() {
