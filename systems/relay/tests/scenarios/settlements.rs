@@ -62,6 +62,8 @@ fn nothing_is_sent_unsigned() {
     let lease = stage.lease(settlement(&stage, job, "payout"), "w1");
     confirm(&mut stage, &lease, 1).refused(409, "not_signed");
     stage.commit(&lease, json!({})).refused(409, "not_signed");
+    stage.commit(&lease, json!({ "tx_hash": "x".repeat(66) })).refused(409, "not_signed");
+    stage.commit(&lease, json!({ "tx_hash": "x".repeat(67) })).bad_input();
     assert_eq!((stage.state(lease.record).as_str(), stage.hold(lease.record)), ("sending", 8_000_000));
     sign(&mut stage, &lease, 1).ok();
     confirm(&mut stage, &lease, 1).ok();
