@@ -132,8 +132,16 @@ fn follow(
             }
         }
     }
-    for (at, to) in &outcome.delivered {
+    for (at, to, bytes) in &outcome.delivered {
         let deliver = &row.deliver[*at];
+        let most = all.get("onceward.delivery").map_or(u64::MAX, |delivery| delivery.survey.lifecycle.payload.max);
+        if *bytes > most && seen.insert((deliver.at, "deliver-too-large")) {
+            found.push(
+                Diagnostic::error("deliver-too-large", deliver.at, "this message may be too large, which is a fault")
+                    .label(format!("its body may have {bytes} bytes as JSON, and at most {most} are sent"))
+                    .help("send less, or give the texts in it a smaller `max` (a character may take six bytes)"),
+            );
+        }
         let source = Known::some(super::super::faults::Shape::Text { size: (36, 36), of: None, pattern: None });
         let sent: Sent = vec![("to".into(), to.clone()), ("source".into(), source)];
         let name: Arc<str> = "onceward.delivery".into();
