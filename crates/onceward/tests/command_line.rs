@@ -161,6 +161,31 @@ fn a_folder_with_a_cargo_toml_is_read_without_it_and_a_file_given_twice_once() {
     );
 }
 
+/// Of a folder's TOML files only those that are lifecycle files are checked; one that is named always is.
+#[test]
+fn toml_files_of_another_kind_are_left_out_of_a_folder() {
+    let folder = folder("others");
+    let other = write(&folder, "rustfmt.toml", "max_width = 120\n");
+    let path = folder.to_string_lossy().into_owned();
+    let done = onceward(&["check", &path]);
+    assert_eq!(done.status.code(), Some(2), "{}", err(&done));
+    assert!(err(&done).contains("holds no lifecycle files"), "{}", err(&done));
+    write(&folder, "door.toml", SOUND);
+    let done = onceward(&["check", &path]);
+    assert_eq!(
+        (out(&done).as_str(), err(&done)),
+        ("1 lifecycle is sound: door.door\n", format!("note: not checked: {other} is no lifecycle file\n"))
+    );
+    for paths in [[&path, &other], [&other, &path]] {
+        let done = onceward(&["check", paths[0], paths[1]]);
+        assert_eq!(done.status.code(), Some(1), "{}", out(&done));
+        assert!(err(&done).contains("rustfmt.toml:1:") && !err(&done).contains("not checked"), "{}", err(&done));
+    }
+    // What only half looks like one is still told what it lacks.
+    write(&folder, "half.toml", "[states]\nopen = { rest = true }\n");
+    assert_eq!(onceward(&["check", &path]).status.code(), Some(1));
+}
+
 #[test]
 fn shipped_lifecycles_are_drawn_from_anywhere() {
     let draw = |arguments: &[&str]| {
