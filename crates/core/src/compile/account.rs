@@ -8,6 +8,8 @@ use crate::expr::{Place, Want};
 use crate::model::{AccountRef, Amount, Move, Template, TemplatePart, Type};
 use crate::syntax::ast::{self, Text};
 
+const NEEDS_ASSET: &str = "needs-asset";
+
 impl Builder<'_> {
     pub(super) fn outside(&mut self) -> (Vec<Arc<str>>, Vec<Span>) {
         let source = self.source;
@@ -25,9 +27,13 @@ impl Builder<'_> {
         accounts.into_iter().unzip()
     }
 
+    /// Said once: all moves of a file want the same line.
     fn needs_asset(&mut self, at: Span) {
+        if self.out.iter().any(|earlier| earlier.code == NEEDS_ASSET && earlier.at.file == at.file) {
+            return;
+        }
         self.report(
-            Diagnostic::error("needs-asset", at, "money is moved, but the lifecycle names no unit of it")
+            Diagnostic::error(NEEDS_ASSET, at, "money is moved, but the lifecycle names no unit of it")
                 .label("of what?")
                 .help("add `asset = \"credit\"` (or whatever it counts) at the top of the file"),
         );
