@@ -9,7 +9,11 @@ use crate::value::Value;
 
 pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
     for row in survey.lifecycle.rows(EventKind::Time) {
-        found.extend(never_set(survey, flow, row));
+        if let Some(dead) = never_set(survey, flow, row) {
+            // What never fires does not fire for ever.
+            found.push(dead);
+            continue;
+        }
         let again = row.from.iter().filter(|state| survey.reached.contains(*state));
         if let Some(state) = again.into_iter().find(|state| is_endless(survey, row, *state)) {
             let name = survey.name(state);
