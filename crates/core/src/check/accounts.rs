@@ -184,9 +184,11 @@ fn how_to_fill(template: &Template) -> String {
             "correct the name, move money there first, check these files together with the one that does, or say that it stands \
              for the world with `outside = [\"{name}\"]`"
         ),
-        _ => "correct the name, move money there first (from an `outside` account), or check these files together with \
+        _ => {
+            "correct the name, move money there first (from an `outside` account), or check these files together with \
               the one that does"
-            .to_owned(),
+                .to_owned()
+        }
     }
 }
 

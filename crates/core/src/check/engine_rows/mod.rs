@@ -1,6 +1,7 @@
 //! Rows that the engine fires cannot be refused and cannot fault: nobody is there to be told.
 
 mod called;
+mod circles;
 mod closure;
 mod refusal;
 mod spawns;
@@ -31,6 +32,7 @@ pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
         timers(studied, &mut seen, found);
         work(studied, &mut seen, found);
     }
+    circles::check(studies, found);
     // After the engine's: what is an error there is not said again.
     for studied in studies.values() {
         called::check(studied, &mut seen, found);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::certain;
 use super::domain::Known;
 use super::env::Env;
 use super::fits::misfit;
@@ -9,6 +10,7 @@ use super::flow::Flow;
 use super::judge::{Finding, Judge};
 use super::taking::{changed, judge_of, start, taken};
 use crate::check::survey::Survey;
+use crate::diagnostic::Span;
 use crate::expr::{Expr, FaultKind};
 use crate::model::{AccountRef, Amount, By, Cause, Event, Formula, Row, StateIx, TemplatePart};
 
@@ -25,6 +27,8 @@ pub(crate) struct Outcome {
     pub(crate) caused: Vec<(usize, Sent)>,
     /// By index: what each message says, and where it goes.
     pub(crate) delivered: Vec<(usize, Known)>,
+    /// Where and why it faults, whoever takes it.
+    pub(crate) fault: Option<(Span, String)>,
     /// The fields afterwards; nothing where the row cannot be taken.
     pub(crate) after: Option<Vec<Known>>,
 }
@@ -55,6 +59,7 @@ pub(crate) fn examine(
         }
         if let Some(env) = taken(&mut judge, event, at, from, env, survey.is_tired()) {
             carry_out(&mut judge, survey, row, &env, &mut outcome);
+            outcome.fault = certain::fault(&mut judge, row, &env);
             judge.muted += 1;
             outcome.after = Some(changed(&mut judge, flow, row, &env));
         }
