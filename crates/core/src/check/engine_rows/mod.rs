@@ -123,7 +123,10 @@ fn help(finding: &Finding) -> String {
             None => format!("test it first: `{path} != null && …` in `when`, or `{path} == null ? … : …`"),
         },
         (FaultKind::Null, None) => "test for null first".to_owned(),
-        (FaultKind::Overflow, _) => "declare `min` and `max` on what goes in, or test it in `when`".to_owned(),
+        (FaultKind::Overflow, Some(path)) => {
+            format!("declare `min` and `max` for `{path}`, which may be too large for this, or test it in `when`")
+        }
+        (FaultKind::Overflow, None) => "declare `min` and `max` on what goes in, or test it in `when`".to_owned(),
         (FaultKind::DivisionByZero, _) => "test the divisor in `when`, or declare a `min` above zero for it".to_owned(),
         (FaultKind::OutOfBounds, _) => {
             "test it in `when`, declare the same bounds on what goes in, or widen the field's bounds".to_owned()
