@@ -194,7 +194,7 @@ pub(crate) fn may_be_caused(row: &Row) -> bool {
     row.by.is_empty() || row.by.iter().any(|by| *by != By::Worker)
 }
 
-fn event_number(all: &Studies, lifecycle: &str, event: &str) -> Option<usize> {
+pub(super) fn event_number(all: &Studies, lifecycle: &str, event: &str) -> Option<usize> {
     let events: &[Event] = &all.get(lifecycle)?.survey.lifecycle.events;
     events.iter().position(|own| *own.name == *event)
 }

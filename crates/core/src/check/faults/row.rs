@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::certain;
 use super::domain::{Known, Shape};
 use super::env::Env;
 use super::fits::misfit;
@@ -10,6 +11,7 @@ use super::judge::{Finding, Judge};
 use super::taking::{changed, judge_of, start, taken};
 use crate::bounds;
 use crate::check::survey::Survey;
+use crate::diagnostic::Span;
 use crate::expr::{Expr, FaultKind};
 use crate::model::{AccountRef, Amount, By, Cause, Event, Formula, Row, StateIx, TemplatePart};
 
@@ -24,9 +26,10 @@ pub(crate) struct Outcome {
     pub(crate) spawned: Vec<(usize, Sent)>,
     /// The requires, then the cascades: what each sends.
     pub(crate) caused: Vec<(usize, Sent)>,
-    /// By index: what each message says, and where it goes.
     /// Which, where to, and how many bytes its body may have.
     pub(crate) delivered: Vec<(usize, Known, u64)>,
+    /// Where and why it faults, whoever takes it.
+    pub(crate) fault: Option<(Span, String)>,
     /// The fields afterwards; nothing where the row cannot be taken.
     pub(crate) after: Option<Vec<Known>>,
 }
@@ -57,6 +60,7 @@ pub(crate) fn examine(
         }
         if let Some(env) = taken(&mut judge, event, at, from, env, survey.is_tired()) {
             carry_out(&mut judge, survey, row, &env, &mut outcome);
+            outcome.fault = certain::fault(&mut judge, row, &env);
             judge.muted += 1;
             outcome.after = Some(changed(&mut judge, flow, row, &env));
         }
