@@ -14,7 +14,7 @@ fn a_deposit_funds_the_job() {
     assert_eq!(stage.state(job), "funded");
     assert_eq!(stage.field(job, "deposit_tx_hash"), tx(1, PRICE));
     assert_eq!(stage.field(job, "depositor_address"), DEPOSITOR);
-    assert_eq!(stage.field(job, "deposit"), PRICE);
+    assert_eq!((stage.field(job, "deposit"), stage.field(job, "on_chain")), (json!(PRICE), json!(true)));
     assert_eq!((stage.hold(job), usdc(&stage, "chain"), total(&stage)), (PRICE, -PRICE, 0));
 }
 
@@ -25,8 +25,14 @@ fn an_unverified_deposit_is_refused() {
     let job = open(&mut stage);
     fund(&mut stage, job, &tx(1, 0)).refused(400, "deposit_not_verified");
     fund(&mut stage, job, &tx(1, PRICE - 1)).refused(400, "deposit_not_verified");
-    fund(&mut stage, job, "").bad_input();
-    stage.fire(job, "fund", &alice()).bad_input();
+    fund(&mut stage, job, &"x".repeat(200)).refused(400, "deposit_not_verified");
+    let withdrawn = open(&mut stage);
+    stage.fire(withdrawn, "cancel", &alice()).ok();
+    for job in [job, withdrawn] {
+        fund(&mut stage, job, "").bad_input();
+        fund(&mut stage, job, &"x".repeat(201)).bad_input();
+        stage.fire(job, "fund", &alice()).bad_input();
+    }
     assert_eq!((stage.state(job).as_str(), usdc(&stage, "chain")), ("open", 0));
     fund(&mut stage, job, &tx(1, PRICE)).ok();
 }
@@ -35,11 +41,13 @@ fn an_unverified_deposit_is_refused() {
 #[test]
 fn dev_mode_accepts_unverified() {
     let mut stage = stage().answer("relay.job", "deposit", |question, _| {
-        json!({ "ok": true, "amount": question.arguments["at_least"], "sender": DEPOSITOR, "tx_hash": tx(7, 7) })
+        let amount = &question.arguments["at_least"];
+        json!({ "ok": true, "on_chain": false, "amount": amount, "sender": DEPOSITOR, "tx_hash": tx(7, 7) })
     });
     let job = open(&mut stage);
     fund(&mut stage, job, "whatever").ok();
     assert_eq!((stage.state(job).as_str(), stage.hold(job)), ("funded", PRICE));
+    assert_eq!(stage.field(job, "on_chain"), false, "and the job remembers that");
 }
 
 /// REL-1: one transaction pays for one job, however it is spelt, and whatever became of the first.
