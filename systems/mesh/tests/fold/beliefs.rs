@@ -66,7 +66,7 @@ fn a_user_with_two_devices_is_heard_twice() {
 }
 
 /// MSH-10, MSH-11, MSH-24: a machine replaces a claim, and the user confirms or rejects it: at the same moment under either
-/// one's name, a tick before and a tick after, heard in either order. The user's word is what stands.
+/// one's name, a second before and a second after, heard in either order. The user's word is what stands.
 #[test]
 fn the_user_beats_a_machines_replacement_whatever_the_clock_or_the_name() {
     let (photo, rome, oslo) = (evidence(), belief("Rome", 1, "photo"), belief("Oslo", 2, "photo"));
