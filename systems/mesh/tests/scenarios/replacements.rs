@@ -79,7 +79,7 @@ fn what_the_user_lifts_closes_no_circle() {
         supersede(&mut stage, c, a, &machine()).ok();
         supersede(&mut stage, a, b, &you()).refused(409, "replacement_superseded");
         supersede(&mut stage, a, c, &you()).refused(409, "replacement_superseded");
-        assert_eq!([b, c].map(|id| stage.field(id, "replacedBy")), [c, a].map(|id| id.to_string().into()));
+        assert_eq!([b, c].map(|id| stage.field(id, "replacedBy")), [c, a].map(|id| id.to_string()));
     }
 }
 
