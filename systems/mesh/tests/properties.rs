@@ -72,9 +72,9 @@ fn holds(stage: &Stage) {
         for record in stage.all(lifecycle) {
             if living.contains(&&**record.state_name()) {
                 for ground in support(stage, record.id) {
-                    let state = stage.state(ground);
-                    let gone = ["Tombstoned", "Rejected", "Stale"].contains(&state.as_str());
-                    assert!(!gone, "MSH-8: a {lifecycle} in {} rests on what is {state}", record.state_name());
+                    let below = stage.state(ground);
+                    let gone = ["Tombstoned", "Rejected", "Stale"].contains(&below.as_str());
+                    assert!(!gone, "MSH-8: a {lifecycle} in {} rests on what is {below}", record.state_name());
                 }
             }
         }
