@@ -210,3 +210,30 @@ fn a_null_that_is_tested_first_is_none() {
         assert!(codes(&[&file(row)]).contains(&"may-be-null"), "{row}: {:?}", codes(&[&file(row)]));
     }
 }
+
+/// A remainder does not fit where the least number is divided by -1; an owner has at most 1,000 characters.
+#[test]
+fn what_an_engine_row_may_fault_at_is_told() {
+    let timed = |fields: &str, row: &str| {
+        waiting(&format!("[[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"1m\"\n{row}"))
+            .replace("[fields]\n", &format!("[fields]\n{fields}"))
+            .replace("take = [\"due\"]", "take = [\"due\", \"a\", \"b\"]")
+    };
+    let numbers = |least: &str| {
+        format!(
+            "a = {{ type = \"int\" }}\nb = {{ type = \"int\", min = {least}, max = -1 }}\nc = {{ type = \"int\", default = 0 }}\n"
+        )
+    };
+    let rest = "set = { c = \"record.a % record.b\" }\n";
+    assert_eq!(codes(&[&timed(&numbers("-1"), rest)]), ["may-overflow"]);
+    let bounded = numbers("-1").replacen("\"int\" }", "\"int\", min = 0 }", 1);
+    quiet(&[&timed(&bounded, rest)]);
+    let texts = "a = { type = \"string\", max = 1001 }\nb = { type = \"string\", max = 1000 }\n";
+    let made = |owner: &str| {
+        let row = format!("spawn = [{{ lifecycle = \"shop.note\", owner = \"record.{owner}\" }}]\n");
+        let note = "language = 1\nlifecycle = \"shop.note\"\n[states]\nNEW = { rest = true }\n[[on.create]]\ngo = \"-> NEW\"\n";
+        codes(&[&timed(texts, &row), note])
+    };
+    assert_eq!(made("a"), ["may-exceed-bounds"]);
+    assert_eq!(made("b"), Vec::<&str>::new());
+}

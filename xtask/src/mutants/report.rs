@@ -196,6 +196,10 @@ pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, p
         whole.survivors,
         all.iter().filter(|tried| tried.survives() && tried.typed.is_some()).count(),
     );
+    if !survivors.waiting.is_empty() {
+        let _ =
+            writeln!(out, "**Not gone through yet, and not in these figures: {}.**\n", survivors.waiting.join(", "));
+    }
     table(
         &mut out,
         "system",

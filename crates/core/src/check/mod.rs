@@ -4,6 +4,7 @@
 //! what is called sound is sound; what cannot be known is said as a warning whose code begins with `unproven-`.
 
 mod accounts;
+mod admits;
 mod bounded;
 mod callers;
 mod cases;
