@@ -4,19 +4,23 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+/// From this package's folder. Cargo keeps what a build script says together with the target folder; said from here and not
+/// from the root of the disk, it stays true where both are copied or moved.
+const SYSTEMS: &str = "../../systems";
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let systems = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../../systems").canonicalize()?;
-    println!("cargo::rerun-if-changed={}", systems.display());
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={SYSTEMS}");
+    let systems = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join(SYSTEMS);
     let mut list = String::from("&[\n");
     for system in entries(&systems)?.into_iter().filter(|path| path.is_dir()) {
-        println!("cargo::rerun-if-changed={}", system.display());
         for file in entries(&system)? {
             let is_lifecycle = file.extension().is_some_and(|extension| extension == "toml")
                 && file.file_name().is_some_and(|name| name != "Cargo.toml");
             if is_lifecycle {
                 let name = file.strip_prefix(&systems)?.display().to_string();
-                let path = file.display().to_string();
-                writeln!(list, "    ({:?}, include_str!({path:?})),", format!("systems/{name}"))?;
+                let (shown, path) = (format!("systems/{name}"), format!("/{SYSTEMS}/{name}"));
+                writeln!(list, "    ({shown:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),")?;
             }
         }
     }

@@ -56,7 +56,6 @@ fn a_timer_that_is_set_anew_leaves_no_orphan() {
 #[test]
 fn a_timer_that_may_be_spent_leaves_an_orphan() {
     let rows = [
-        "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { due = \"now\" }\n",
         "[[on.time]]\ngo = \"WAIT\"\nafter = \"1m\"\n",
         // Should both fall due at once, the one that stays comes first, and no timer is left.
         "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { looks = \"record.looks + 1\" }\n\
@@ -67,6 +66,33 @@ fn a_timer_that_may_be_spent_leaves_an_orphan() {
     for row in rows {
         assert_eq!(codes(&[&waiting(row)]), ["orphan-state"], "{row}");
     }
+}
+
+/// Round and round at one moment: what the engine would never come out of.
+#[test]
+fn timers_that_go_round_at_once_are_told() {
+    let timed = |how: &str| format!("[[on.time]]\n{how}\n");
+    let stays = timed("go = \"WAIT\"\nat = \"due\"\nset = { due = \"now\" }");
+    assert_eq!(codes(&[&waiting(&stays)]), ["orphan-state", "endless-timer"]);
+    let same = timed("go = \"WAIT -> WAIT\"\nat = \"due\"\nset = { due = \"record.due\" }");
+    assert_eq!(codes(&[&waiting(&same)]), ["endless-timer"]);
+    let between = |there: &str, back: &str| {
+        let states = "AWAY = {}\nDONE";
+        let rows =
+            timed(&format!("go = \"WAIT -> AWAY\"\n{there}")) + &timed(&format!("go = \"AWAY -> WAIT\"\n{back}"));
+        waiting(&rows).replacen("DONE", states, 1)
+    };
+    assert_eq!(codes(&[&between("after = \"0s\"", "after = \"0s\"")]), ["endless-timer"]);
+    assert_eq!(codes(&[&between("at = \"due\"", "at = \"due\"")]), ["endless-timer"]);
+    quiet(&[&between("after = \"0s\"", "after = \"1s\"")]);
+    quiet(&[&between("at = \"due\"", "after = \"0s\"\nset = { due = \"now + duration('1s')\" }")]);
+    // Counted, and so often only.
+    quiet(&[&waiting(
+        &(timed("go = \"WAIT -> DONE\"\nafter = \"0s\"\nwhen = \"record.looks >= 3\"")
+            + &timed("go = \"WAIT -> WAIT\"\nafter = \"0s\"\nset = { looks = \"record.looks + 1\" }")),
+    )]);
+    let entering = timed("go = \"WAIT -> AWAY\"\nafter = \"0s\"") + "[[on.enter]]\ngo = \"AWAY -> WAIT\"\n";
+    assert_eq!(codes(&[&waiting(&entering).replacen("DONE", "AWAY = {}\nDONE", 1)]), ["endless-timer"]);
 }
 
 /// A job that is tried again and again, by these rows.
@@ -183,4 +209,31 @@ fn a_null_that_is_tested_first_is_none() {
     for row in untested {
         assert!(codes(&[&file(row)]).contains(&"may-be-null"), "{row}: {:?}", codes(&[&file(row)]));
     }
+}
+
+/// A remainder does not fit where the least number is divided by -1; an owner has at most 1,000 characters.
+#[test]
+fn what_an_engine_row_may_fault_at_is_told() {
+    let timed = |fields: &str, row: &str| {
+        waiting(&format!("[[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"1m\"\n{row}"))
+            .replace("[fields]\n", &format!("[fields]\n{fields}"))
+            .replace("take = [\"due\"]", "take = [\"due\", \"a\", \"b\"]")
+    };
+    let numbers = |least: &str| {
+        format!(
+            "a = {{ type = \"int\" }}\nb = {{ type = \"int\", min = {least}, max = -1 }}\nc = {{ type = \"int\", default = 0 }}\n"
+        )
+    };
+    let rest = "set = { c = \"record.a % record.b\" }\n";
+    assert_eq!(codes(&[&timed(&numbers("-1"), rest)]), ["may-overflow"]);
+    let bounded = numbers("-1").replacen("\"int\" }", "\"int\", min = 0 }", 1);
+    quiet(&[&timed(&bounded, rest)]);
+    let texts = "a = { type = \"string\", max = 1001 }\nb = { type = \"string\", max = 1000 }\n";
+    let made = |owner: &str| {
+        let row = format!("spawn = [{{ lifecycle = \"shop.note\", owner = \"record.{owner}\" }}]\n");
+        let note = "language = 1\nlifecycle = \"shop.note\"\n[states]\nNEW = { rest = true }\n[[on.create]]\ngo = \"-> NEW\"\n";
+        codes(&[&timed(texts, &row), note])
+    };
+    assert_eq!(made("a"), ["may-exceed-bounds"]);
+    assert_eq!(made("b"), Vec::<&str>::new());
 }

@@ -2,6 +2,7 @@
 
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::Actor;
+use onceward_core::value::Value;
 use onceward_engine::{Config, Engine, EngineError, Wanted};
 use onceward_store::{Clock, SqliteStore};
 use serde_json::{Map, json};
@@ -65,7 +66,8 @@ async fn greet(engine: Engine<SqliteStore>) -> Result<usize, EngineError> {
     let wanted = Wanted { wait, ..Wanted::one("example.greeting", "greeter") };
     let mut greeted = 0;
     while let Some(held) = engine.lease(&bob, &wanted).await?.pop() {
-        println!("hello, {:?}", held.record.field("name"));
+        let name = held.record.field("name").map(Value::to_json).unwrap_or_default();
+        println!("hello, {}", name.as_str().unwrap_or("you"));
         engine.commit(&bob, held.record.id, held.token, json!({ "said": "hello" }), true).await?;
         greeted += 1;
     }

@@ -8,7 +8,7 @@ use onceward_store::{Batch, Outcome, Save, Store, StoreError, Write};
 use crate::checks;
 use crate::deciding::{Decided, decide_all};
 use crate::error::EngineError;
-use crate::queue::{Incoming, Reply, Request};
+use crate::queue::{Incoming, Reply, Request, seed};
 use crate::shared::Shared;
 
 /// Conflicts after which a batch is halved: smaller ones are sooner done and touch less.
@@ -94,7 +94,7 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
     let catalog = store.definitions().await?;
     let now = store.now().await?;
     let keys = std::mem::take(&mut chunk.keys);
-    let decided = decide_all(store, &catalog.definitions, &chunk.requests, keys, now).await?;
+    let decided = decide_all(store, &catalog.definitions, &chunk.requests, keys, now, seed).await?;
     let Decided { base, writes, replies, asks } = decided;
     leave(shared, chunk, asks);
     let replies: Vec<Reply> = replies.into_iter().flatten().collect();

@@ -1,5 +1,8 @@
 //! One batch decided: each operation in turn, on a base that carries what the ones before it did.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 
 use onceward_core::decide::{Call, Decision, Key, Operation, Question, decide};
@@ -10,7 +13,7 @@ use onceward_core::value::RecordId;
 use onceward_store::{Base, Outcome, Store, Write};
 
 use crate::error::EngineError;
-use crate::queue::{Answer, Reply, Request, seed};
+use crate::queue::{Answer, Reply, Request};
 
 /// Rounds of loading in which nothing was decided, and turns of due records for one operation: more than any lifecycle can
 /// ask for (`check` bounds what an operation reaches), so that a bug of ours ends.
@@ -18,6 +21,9 @@ const ROUNDS: usize = 1_000;
 
 /// How deep due records may lead to due records.
 const DEPTH: usize = 64;
+
+/// Where seeds come from.
+pub(crate) type Seeds = fn() -> Result<u128, EngineError>;
 
 /// A batch as far as it can be decided without the outside.
 #[derive(Debug, Default)]
@@ -37,6 +43,7 @@ pub(crate) async fn decide_all<S: Store>(
     requests: &[Request],
     keys: Vec<Key>,
     now: Time,
+    seeds: Seeds,
 ) -> Result<Decided, EngineError> {
     let mut decided = Decided { replies: requests.iter().map(|_| None).collect(), ..Decided::default() };
     let mut keys: Vec<Key> =
@@ -51,7 +58,7 @@ pub(crate) async fn decide_all<S: Store>(
             keys.clear();
         }
         let before = waiting.len();
-        let mut turn = Turn { definitions, decided: &mut decided, now };
+        let mut turn = Turn { definitions, decided: &mut decided, now, seeds };
         waiting = turn.pass(requests, &waiting, &mut keys)?;
         idle = if waiting.len() < before { 0 } else { idle + 1 };
         if idle > ROUNDS {
@@ -74,6 +81,7 @@ struct Turn<'a> {
     definitions: &'a Definitions,
     decided: &'a mut Decided,
     now: Time,
+    seeds: Seeds,
 }
 
 impl Turn<'_> {
@@ -156,7 +164,7 @@ impl Turn<'_> {
         }
         let now = self.now.max(at);
         for &record in records {
-            let seed = seed().map_err(Pause::Failed)?;
+            let seed = (self.seeds)().map_err(Pause::Failed)?;
             let operation = Operation { seed, actor: Actor::engine(), call: Call::Due { record }, answers: Vec::new() };
             for round in 0.. {
                 match decide(self.definitions, self.decided.base.snapshot(), &operation, now) {

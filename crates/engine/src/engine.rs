@@ -222,6 +222,7 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.queue.close();
         self.shared.signals.wake_all();
         self.shared.queue.drained().await;
+        self.shared.signals.wake_all();
         // Nothing is on its way any more. Waited for, so that they let go of the store.
         for task in self.tasks.take() {
             task.abort();

@@ -57,6 +57,13 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// One that nobody waits for.
+    #[cfg(test)]
+    pub(crate) fn of(operation: Operation, group: u64) -> Self {
+        let place = Place(Arc::new(Semaphore::new(0)));
+        Self { operation, contents: Vec::new(), group, answer: oneshot::channel().0, _place: place }
+    }
+
     pub(crate) fn answer(self, reply: Reply) {
         // Whoever asked may have gone away: what was done stays done.
         let _ = self.answer.send(reply);
@@ -80,6 +87,7 @@ pub(crate) struct Queue {
     size: u32,
     batch: usize,
     closed: AtomicBool,
+    drained: AtomicBool,
     groups: AtomicU64,
 }
 
@@ -91,12 +99,17 @@ impl Queue {
         let (sender, incoming) = mpsc::unbounded_channel();
         let size = u32::try_from(size.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let places = Arc::new(Semaphore::new(usize::try_from(size).unwrap_or(usize::MAX)));
-        let (closed, groups) = (AtomicBool::new(false), AtomicU64::new(0));
-        (Self { sender, places, size, batch, closed, groups }, incoming)
+        let (closed, drained, groups) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        (Self { sender, places, size, batch, closed, drained, groups }, incoming)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Closed, and nothing more will be written.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::SeqCst)
     }
 
     /// How many places are taken.
@@ -176,6 +189,7 @@ impl Queue {
         if let Ok(all) = self.places.acquire_many(self.size).await {
             drop(all);
         }
+        self.drained.store(true, Ordering::SeqCst);
     }
 }
 

@@ -37,7 +37,7 @@ impl<S: Store> LogStream<S> {
                 return Ok(Some(entry));
             }
             // Before reading: what is written after it is news.
-            let closed = self.shared.queue.is_closed();
+            let closed = self.shared.queue.is_drained();
             self.news.borrow_and_update();
             self.read.extend(self.shared.store.log(self.after, PAGE).await?);
             if !self.read.is_empty() {

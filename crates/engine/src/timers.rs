@@ -22,14 +22,16 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
             Ok(Look::At(next, now)) => {
                 shared.signals.due_before(next, length(now, next).min(shared.config.poll)).await;
             }
-            Err(_) => shared.signals.due_before(Time::MIN, shared.config.poll).await,
+            Ok(Look::Later) | Err(_) => shared.signals.due_before(Time::MIN, shared.config.poll).await,
         }
     }
 }
 
 enum Look {
     Again,
+    /// When the next is due, and what time it is now.
     At(Time, Time),
+    Later,
 }
 
 async fn round<S: Store>(shared: &Shared<S>) -> Result<Look, EngineError> {
@@ -46,5 +48,5 @@ async fn round<S: Store>(shared: &Shared<S>) -> Result<Look, EngineError> {
         // Nothing to be done is progress too: a reader was quicker.
         moved |= matches!(answer.await, Ok(Ok(_)));
     }
-    Ok(if moved { Look::Again } else { Look::At(Time::MIN, now) })
+    Ok(if moved { Look::Again } else { Look::Later })
 }

@@ -1,7 +1,5 @@
 //! What can be relied on, on every store.
 
-#[path = "engine/killed.rs"]
-mod killed;
 #[path = "engine/promises.rs"]
 mod promises;
 #[path = "engine/races.rs"]

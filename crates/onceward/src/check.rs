@@ -14,7 +14,8 @@ use crate::shipped;
 /// Prove lifecycle files sound, or say where they are not
 ///
 /// Files given together may refer to each other. A folder means every *.toml file in it and in the folders below it, but
-/// for Cargo.toml, hidden files and folders, and folders called target.
+/// for Cargo.toml, hidden files and folders, and folders called target. TOML files of another kind are left out there: those
+/// with neither `language` nor `lifecycle`, nor states, nor rows. A file that is named is checked, whatever it is.
 ///
 /// Exits with 0 if all are sound, with 1 if one is found wanting (a file that is too large or not UTF-8 text is), with 2 if a
 /// file or folder cannot be read at all.
@@ -81,6 +82,9 @@ impl Check {
             }
             read => read?,
         };
+        if let Some(note) = note(&reading.left_out) {
+            complain(&note);
+        }
         let findings = Findings::of(&reading);
         if self.json {
             say(&format!("{:#}\n", as_json(&findings, &reading.files)))?;
@@ -109,6 +113,18 @@ impl Check {
         complain(&format!("found wanting: {errors}{warnings}\n"));
         Ok(())
     }
+}
+
+/// Of files that stood in a folder and were not checked; a few by their names.
+fn note(left_out: &[String]) -> Option<String> {
+    const NAMED: usize = 3;
+    let names = left_out.get(..NAMED).unwrap_or(left_out).join(", ");
+    let more = match left_out.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let are = if left_out.len() == 1 { "is no lifecycle file" } else { "are no lifecycle files" };
+    (!left_out.is_empty()).then(|| format!("note: not checked: {names}{more} {are}\n"))
 }
 
 fn counted(count: usize, one: &str, many: &str) -> String {

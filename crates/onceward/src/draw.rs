@@ -37,13 +37,14 @@ pub(crate) struct Draw {
     /// As an SVG picture (the default where -o names a .svg file)
     #[arg(long)]
     svg: bool,
-    /// Write it to this file
+    /// Write it to this file: .svg for SVG; .mmd, .md or .txt for Mermaid
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 impl Draw {
     pub(crate) fn run(&self) -> Result<Outcome> {
+        let form = self.form()?;
         let is_file = Path::new(&self.what).exists();
         let looks_like_file = self.what.contains(['/', '\\'])
             || Path::new(&self.what).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
@@ -57,15 +58,43 @@ impl Draw {
             from_files(&self.paths, Some(&self.what))?
         };
         let Some(lifecycle) = found else { return Ok(Outcome::Wanting) };
-        let is_svg = |path: &PathBuf| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
-        let svg = self.svg || (!self.mermaid && self.output.as_ref().is_some_and(is_svg));
-        let picture = if svg { draw::svg(&lifecycle) } else { draw::mermaid(&lifecycle) };
+        let picture = match form {
+            Form::Svg => draw::svg(&lifecycle),
+            Form::Mermaid => draw::mermaid(&lifecycle),
+        };
         match &self.output {
             None => say(&picture)?,
             Some(path) => std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?,
         }
         Ok(Outcome::Done)
     }
+
+    /// Which picture it is. A file whose ending promises another one would be opened by the wrong program.
+    fn form(&self) -> Result<Form> {
+        let asked = match (self.svg, self.mermaid) {
+            (true, _) => Some(Form::Svg),
+            (_, true) => Some(Form::Mermaid),
+            _ => None,
+        };
+        let path = self.output.as_deref().unwrap_or(Path::new(""));
+        let Some(ending) = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()) else {
+            return Ok(asked.unwrap_or(Form::Mermaid));
+        };
+        let file = path.display();
+        match (ending.as_str(), asked) {
+            ("svg", None | Some(Form::Svg)) => Ok(Form::Svg),
+            ("mmd" | "mermaid" | "md" | "txt", None | Some(Form::Mermaid)) => Ok(Form::Mermaid),
+            ("svg", _) => bail!("{file} would hold Mermaid text, not SVG; leave --mermaid out, or end it in .mmd"),
+            ("mmd" | "mermaid" | "md" | "txt", _) => bail!("{file} would hold SVG; leave --svg out, or end it in .svg"),
+            _ => bail!("cannot draw .{ending} ({file}); end it in .svg for SVG, or in .mmd, .md or .txt for Mermaid"),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Mermaid,
+    Svg,
 }
 
 fn from_shipped(name: &str) -> Result<Option<Arc<Lifecycle>>> {

@@ -1,6 +1,6 @@
 //! Reading lifecycle files that somebody named: bounded before they are read, since anyone may have written them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ const FOLDERS: usize = 1_000;
 pub(crate) struct Reading {
     pub(crate) files: Files,
     pub(crate) unfit: Vec<Unfit>,
+    /// Names of files that stood in a folder and are of something else.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// A file that was read, but cannot be a lifecycle file: too large, or not text.
@@ -34,19 +36,51 @@ pub(crate) struct Unfit {
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Reading> {
     let mut reading = Reading::default();
     let mut seen = BTreeSet::new();
+    let mut left_out = BTreeMap::new();
     for path in paths {
-        let found = if path.is_dir() { inside(path)? } else { vec![path.clone()] };
+        let is_folder = path.is_dir();
+        let found = if is_folder { inside(path)? } else { vec![path.clone()] };
+        let mut holds_some = false;
         for file in found {
             let identity = file.canonicalize().unwrap_or_else(|_| file.clone());
-            if seen.insert(identity) {
-                read_one(&file, &mut reading)?;
+            if seen.contains(&identity) {
+                holds_some = true;
+                continue;
             }
-            if seen.len() > bounds::FILES {
+            let before = reading.files.files.len();
+            read_one(&file, &mut reading)?;
+            // Text of another kind, as rustfmt.toml is, unless it is asked for by its name.
+            let is_other = |file: &mut diagnostic::File| !looks_like_lifecycle(&file.text);
+            let was_read = reading.files.files.len() > before;
+            let other = if is_folder && was_read { reading.files.files.pop_if(is_other) } else { None };
+            if let Some(other) = other {
+                left_out.insert(identity, other.name);
+            } else {
+                left_out.remove(&identity);
+                seen.insert(identity);
+                holds_some = true;
+            }
+            if seen.len() + left_out.len() > bounds::FILES {
                 bail!("too many files: at most {} are checked together", bounds::FILES);
             }
         }
+        if !holds_some {
+            bail!("{} holds no lifecycle files (*.toml)", path.display());
+        }
     }
+    reading.left_out = left_out.into_values().collect();
     Ok(reading)
+}
+
+/// Whether anything in it belongs to a lifecycle file, by its lines alone: one that is not even TOML is to hear of it.
+fn looks_like_lifecycle(text: &str) -> bool {
+    text.lines().any(|line| {
+        let line = line.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        let headers = ["[states]", "[[on.", "[on.", "[on]"];
+        let word = line.trim_start_matches(['"', '\'']);
+        let word = word.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).next();
+        matches!(word, Some("language" | "lifecycle")) || headers.iter().any(|header| line.starts_with(header))
+    })
 }
 
 /// The lifecycle files of a folder and of the folders in it, in the order of their paths.
@@ -63,9 +97,6 @@ fn inside(folder: &Path) -> Result<Vec<PathBuf>> {
             let (folder, files) = (folder.display(), bounds::FILES);
             bail!("{folder} holds too much: at most {files} files in {FOLDERS} folders are checked together");
         }
-    }
-    if found.is_empty() {
-        bail!("{} holds no lifecycle files (*.toml)", folder.display());
     }
     found.sort();
     Ok(found)

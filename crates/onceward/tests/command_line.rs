@@ -161,6 +161,31 @@ fn a_folder_with_a_cargo_toml_is_read_without_it_and_a_file_given_twice_once() {
     );
 }
 
+/// Of a folder's TOML files only those that are lifecycle files are checked; one that is named always is.
+#[test]
+fn toml_files_of_another_kind_are_left_out_of_a_folder() {
+    let folder = folder("others");
+    let other = write(&folder, "rustfmt.toml", "max_width = 120\n");
+    let path = folder.to_string_lossy().into_owned();
+    let done = onceward(&["check", &path]);
+    assert_eq!(done.status.code(), Some(2), "{}", err(&done));
+    assert!(err(&done).contains("holds no lifecycle files"), "{}", err(&done));
+    write(&folder, "door.toml", SOUND);
+    let done = onceward(&["check", &path]);
+    assert_eq!(
+        (out(&done).as_str(), err(&done)),
+        ("1 lifecycle is sound: door.door\n", format!("note: not checked: {other} is no lifecycle file\n"))
+    );
+    for paths in [[&path, &other], [&other, &path]] {
+        let done = onceward(&["check", paths[0], paths[1]]);
+        assert_eq!(done.status.code(), Some(1), "{}", out(&done));
+        assert!(err(&done).contains("rustfmt.toml:1:") && !err(&done).contains("not checked"), "{}", err(&done));
+    }
+    // What only half looks like one is still told what it lacks.
+    write(&folder, "half.toml", "[states]\nopen = { rest = true }\n");
+    assert_eq!(onceward(&["check", &path]).status.code(), Some(1));
+}
+
 #[test]
 fn shipped_lifecycles_are_drawn_from_anywhere() {
     let draw = |arguments: &[&str]| {
@@ -176,6 +201,31 @@ fn shipped_lifecycles_are_drawn_from_anywhere() {
     );
     let svg = out(&draw(&["draw", "image.job", "--svg"]));
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && svg.contains("dead_letter"), "{svg}");
+}
+
+/// The binary carries every lifecycle file that stands under systems/, whichever are added.
+#[test]
+fn every_lifecycle_of_every_system_is_shipped() {
+    let said = err(&onceward(&["draw", "no.such"]));
+    let shipped: Vec<&str> = said.trim_end().split_once("shipped are ").expect("the list").1.split(", ").collect();
+    let folders =
+        std::fs::read_dir(root().join("systems")).expect("the systems").map(|entry| entry.expect("one").path());
+    let mut declared = Vec::new();
+    for folder in folders.filter(|path| path.is_dir()) {
+        for file in std::fs::read_dir(&folder).expect("a system").map(|entry| entry.expect("a file").path()) {
+            let is_toml = file.extension().is_some_and(|extension| extension == "toml");
+            if is_toml && !file.ends_with("Cargo.toml") {
+                let part = |path: &Path| path.file_stem().expect("a name").to_string_lossy().into_owned();
+                declared.push(format!("{}.{}", part(&folder), part(&file)));
+            }
+        }
+    }
+    declared.sort();
+    assert!(declared.len() >= 18, "{declared:?}");
+    assert_eq!(shipped, declared);
+    for name in shipped {
+        assert_eq!(onceward(&["draw", name]).status.code(), Some(0), "{name}");
+    }
 }
 
 #[test]
@@ -198,6 +248,23 @@ fn a_picture_goes_to_the_file_that_is_named() {
     let done = onceward(&["draw", &door, "-o", picture.to_str().expect("UTF-8")]);
     assert_eq!(done.status.code(), Some(0), "{}", err(&done));
     assert!(std::fs::read_to_string(picture).expect("the picture").starts_with("<svg"));
+    let text = folder.join("door.mmd");
+    let done = onceward(&["draw", &door, "-o", text.to_str().expect("UTF-8")]);
+    assert_eq!(done.status.code(), Some(0), "{}", err(&done));
+    assert!(std::fs::read_to_string(text).expect("the text").starts_with("stateDiagram"));
+    for (name, option, expected) in [
+        ("door.png", None, "cannot draw .png"),
+        ("other.svg", Some("--mermaid"), "would hold Mermaid text, not SVG"),
+        ("other.md", Some("--svg"), "would hold SVG"),
+    ] {
+        let path = folder.join(name);
+        let mut arguments = vec!["draw", &door, "-o", path.to_str().expect("UTF-8")];
+        arguments.extend(option);
+        let done = onceward(&arguments);
+        assert_eq!(done.status.code(), Some(2), "{name}: {}", err(&done));
+        assert!(err(&done).contains(expected), "{name}: {}", err(&done));
+        assert!(!path.exists(), "{name} was written all the same");
+    }
 }
 
 #[test]

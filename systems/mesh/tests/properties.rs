@@ -33,7 +33,8 @@ fn stage() -> Stage {
 }
 
 /// MSH-7, MSH-8, MSH-12, MSH-17, MSH-22: what is believed, told or concluded rests on nothing that is gone; a claimed job has its
-/// claimer and its deadline, and no other has; only an active node bears the user's authority; what is replaced says by what.
+/// claimer and its deadline, and no other has; only an active node bears the user's authority; what is replaced says by what,
+/// and never by itself round a corner.
 #[test]
 fn nothing_rests_on_what_is_gone() {
     Wander::with(&[
@@ -71,9 +72,9 @@ fn holds(stage: &Stage) {
         for record in stage.all(lifecycle) {
             if living.contains(&&**record.state_name()) {
                 for ground in support(stage, record.id) {
-                    let state = stage.state(ground);
-                    let gone = ["Tombstoned", "Rejected", "Stale"].contains(&state.as_str());
-                    assert!(!gone, "MSH-8: a {lifecycle} in {} rests on what is {state}", record.state_name());
+                    let below = stage.state(ground);
+                    let gone = ["Tombstoned", "Rejected", "Stale"].contains(&below.as_str());
+                    assert!(!gone, "MSH-8: a {lifecycle} in {} rests on what is {below}", record.state_name());
                 }
             }
         }
@@ -81,6 +82,11 @@ fn holds(stage: &Stage) {
     for claim in stage.all("mesh.claim") {
         let replaced = stage.field(claim.id, "replacedBy") != Value::Null;
         assert_eq!(replaced, &**claim.state_name() == "Superseded", "MSH-6");
+        let (mut at, mut steps) = (claim.id, 0);
+        while let Kept::Ref(next) = stage.value(at, "replacedBy") {
+            (at, steps) = (next, steps + 1);
+            assert!(steps < stage.all("mesh.claim").len(), "MSH-6: {} comes round to replace itself", claim.id);
+        }
         assert!(!support(stage, claim.id).is_empty(), "MSH-1: a claim rests on something");
     }
     for job in stage.all("mesh.job") {

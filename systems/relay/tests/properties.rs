@@ -11,13 +11,17 @@ const DEPOSITOR: &str = "0xd0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0";
 const WALLET: &str = "0xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const PRICE: i64 = 1_000_003;
 
-/// A chain that knows ten transactions, the odd ones with something above the price.
+/// A chain that knows ten transactions, the odd ones with something above the price, each third one taken on trust.
 fn stage() -> Stage {
     let mut stage = systems::stage("relay").answer("relay.job", "deposit", |question, _| {
         let hash = question.arguments["tx_hash"].as_str().expect("a hash").to_owned();
         let number: i64 = hash.trim_start_matches("tx").parse().unwrap_or(0);
         let amount = PRICE + 7 * (number % 2);
-        json!({ "ok": number > 0, "amount": amount, "sender": DEPOSITOR, "tx_hash": format!("0x{number:064x}") })
+        let on_chain = number % 3 != 0;
+        json!({
+            "ok": number > 0, "on_chain": on_chain, "amount": amount, "sender": DEPOSITOR,
+            "tx_hash": format!("0x{number:064x}")
+        })
     });
     for name in ["alice", "bob"] {
         stage.create("relay.agent", &user(name)).with("agent_id", name).with("wallet", WALLET).ok();
@@ -84,9 +88,16 @@ fn holds(stage: &Stage) {
         if let Some(refund) = refunds.first() {
             let sent = stage.state(*refund) == "confirmed";
             assert_eq!(field("refund_tx_hash") != "pending", sent, "REL-7");
+            assert_eq!(field("refund_tx_hash") == "off-chain", sent && field("on_chain") == false, "REL-6");
         } else if is == "expired" || is == "cancelled" {
             at_depositor += deposit;
         }
+    }
+    for settlement in stage.all("relay.settlement") {
+        let signed = stage.field(settlement.id, "tx_hash") != Value::Null;
+        let on_chain = stage.field(settlement.id, "on_chain") == true;
+        assert!(!signed || on_chain, "REL-20: nothing is signed for what never was on a chain");
+        assert!(signed || !on_chain || &**settlement.state_name() != "confirmed", "REL-20: nothing leaves unsigned");
     }
     assert_eq!(stage.balance("micro-usdc", "fee"), fee, "REL-18");
     assert_eq!(stage.balance("micro-usdc", &format!("depositor:{DEPOSITOR}")), at_depositor, "REL-18");

@@ -73,65 +73,123 @@ fn may_be_same(a: Name, b: Name) -> bool {
     }
 }
 
-fn never_filled(sharing: &[&Lifecycle], found: &mut Vec<Diagnostic>) {
-    let flows = flows(sharing);
-    let mut holds = vec![false; sharing.len()];
-    let outside = sharing.iter().flat_map(|lifecycle| &lifecycle.outside).map(|name| (&**name, true));
-    let mut filled: Vec<Name> = outside.collect::<BTreeSet<_>>().into_iter().collect();
-    // Each round fills one more account or hold, or ends.
-    loop {
-        let is_filled = |filled: &[Name], holds: &[bool], flow: &Flow| match flow.from {
-            None => holds[flow.at],
-            Some(from) => filled.iter().any(|name| may_be_same(*name, from)),
-        };
-        let mut grown = false;
-        for flow in flows.iter().filter(|flow| is_filled(&filled, &holds, flow)).collect::<Vec<_>>() {
-            match flow.to {
-                None => grown |= !std::mem::replace(&mut holds[flow.at], true),
-                Some(to) if !filled.contains(&to) => {
-                    filled.push(to);
-                    grown = true;
+/// Circles of money that are told of, for each asset; a file with more has been told enough.
+const CIRCLES: usize = 16;
+
+/// What money can come into.
+struct Filled<'a> {
+    names: Vec<Name<'a>>,
+    /// By lifecycle.
+    holds: Vec<bool>,
+}
+
+impl<'a> Filled<'a> {
+    fn has(&self, name: Name) -> bool {
+        self.names.iter().any(|own| may_be_same(*own, name))
+    }
+
+    fn pays(&self, flow: &Flow) -> bool {
+        flow.from.map_or_else(|| self.holds[flow.at], |from| self.has(from))
+    }
+
+    /// Follows all moves from what is filled. Each round fills one more account or hold, or ends.
+    fn spread(&mut self, flows: &[Flow<'a>]) {
+        let mut grown = true;
+        while std::mem::take(&mut grown) {
+            for flow in flows {
+                if !self.pays(flow) {
+                    continue;
                 }
-                Some(_) => {}
+                match flow.to {
+                    None => grown |= !std::mem::replace(&mut self.holds[flow.at], true),
+                    Some(to) if !self.names.contains(&to) => {
+                        self.names.push(to);
+                        grown = true;
+                    }
+                    Some(_) => {}
+                }
             }
         }
-        if !grown {
-            break;
-        }
     }
+}
+
+fn never_filled(sharing: &[&Lifecycle], found: &mut Vec<Diagnostic>) {
+    let flows = flows(sharing);
+    let outside = sharing.iter().flat_map(|lifecycle| &lifecycle.outside).map(|name| (&**name, true));
+    let names = outside.collect::<BTreeSet<_>>().into_iter().collect();
+    let mut filled = Filled { names, holds: vec![false; sharing.len()] };
+    filled.spread(&flows);
     let mut told: Vec<(usize, Name)> = Vec::new();
     for flow in &flows {
         let (Some(from), AccountRef::Named(template)) = (flow.from, &flow.step.from) else { continue };
-        let empty = !filled.iter().any(|name| may_be_same(*name, from));
         // Where another empty account pays into it, that one is told of.
         let mut paying = flows.iter().filter(|other| other.to.is_some_and(|to| may_be_same(to, from)));
         let first = paying.all(|other| other.from.is_some_and(|other| may_be_same(other, from)));
-        if empty && first && !told.contains(&(flow.at, from)) {
+        if first && !filled.has(from) && !told.contains(&(flow.at, from)) {
             told.push((flow.at, from));
             found.push(unfilled(sharing, flow, template));
         }
     }
+    filled.names.extend(told.into_iter().map(|(_, name)| name));
+    filled.spread(&flows);
+    // What is empty now is paid into, by what has its money from there or from nowhere: told of once for each circle.
+    for _ in 0..CIRCLES {
+        let empty = || flows.iter().filter(|flow| flow.from.is_some_and(|from| !filled.has(from)));
+        let circle = empty().find_map(|flow| Some((flow, Some(gives_back(sharing, &flows, flow.from?)?))));
+        let Some((flow, back)) = circle.or_else(|| empty().next().map(|flow| (flow, None))) else { return };
+        let (Some(from), AccountRef::Named(template)) = (flow.from, &flow.step.from) else { return };
+        found.push(circling(flow, template, back));
+        filled.names.push(from);
+        filled.spread(&flows);
+    }
+}
+
+/// A move by which an account's own money comes back to it.
+fn gives_back<'a, 'b>(sharing: &[&Lifecycle], flows: &'b [Flow<'a>], name: Name<'a>) -> Option<&'b Flow<'a>> {
+    let mut own = Filled { names: vec![name], holds: vec![false; sharing.len()] };
+    own.spread(flows);
+    flows.iter().find(|flow| flow.to.is_some_and(|to| may_be_same(to, name)) && own.pays(flow))
 }
 
 fn unfilled(sharing: &[&Lifecycle], flow: &Flow, template: &Template) -> Diagnostic {
     let looked = list(sharing.iter().map(|lifecycle| format!("`{}`", lifecycle.name)));
     let name = &template.text;
-    let help = match template.parts.as_slice() {
-        [TemplatePart::Literal(name)] => format!(
-            "correct the name, move money there first, check these files together with the one that does, or say that it stands \
-             for the world with `outside = [\"{name}\"]`"
-        ),
-        _ => {
-            "correct the name, move money there first, or check these files together with the one that does".to_owned()
-        }
-    };
     Diagnostic::warning(
         "never-filled-account",
         flow.step.at,
         format!("nothing here pays into `{name}`, so this runs short"),
     )
     .label(format!("no move of {looked} pays into it"))
-    .help(help)
+    .help(how_to_fill(template))
+}
+
+fn circling(flow: &Flow, template: &Template, back: Option<&Flow>) -> Diagnostic {
+    let name = &template.text;
+    let warning = Diagnostic::warning(
+        "never-filled-account",
+        flow.step.at,
+        format!("no money ever comes into `{name}`, so this runs short"),
+    )
+    .label("no way of moves leads here from an `outside` account")
+    .help(how_to_fill(template));
+    match back {
+        Some(back) => warning.also(back.step.at, "this only gives back what came from there"),
+        None => warning,
+    }
+}
+
+fn how_to_fill(template: &Template) -> String {
+    match template.parts.as_slice() {
+        [TemplatePart::Literal(name)] => format!(
+            "correct the name, move money there first, check these files together with the one that does, or say that it stands \
+             for the world with `outside = [\"{name}\"]`"
+        ),
+        _ => {
+            "correct the name, move money there first (from an `outside` account), or check these files together with \
+              the one that does"
+                .to_owned()
+        }
+    }
 }
 
 fn unused_outside(sharing: &[&Lifecycle], found: &mut Vec<Diagnostic>) {

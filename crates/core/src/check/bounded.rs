@@ -5,6 +5,7 @@
 
 use super::faults::{Counters, Flow, decides_before, growth};
 use super::survey::{Survey, rows};
+use crate::diagnostic::Span;
 use crate::expr::{Binary, Expr, Function, Kind, Path, Root, Step};
 use crate::model::{By, Event, EventKind, Row, Slot, StateIx};
 
@@ -47,6 +48,19 @@ fn is_counted(survey: &Survey, flow: &Flow, row: &Row, slot: Slot) -> bool {
                         .iter()
                         .all(|(set, formula)| *set != slot || growth(&formula.expr, slot).is_some_and(|by| by >= 0))
             })
+}
+
+/// Where a row that goes by itself sets back what this row counts up, and so takes its bound away: the place and the field.
+pub(super) fn set_back(survey: &Survey, flow: &Flow, row: &Row) -> Option<(Span, Slot)> {
+    let counted = |slot: Slot| {
+        let own = row.set.iter().find(|(set, _)| *set == slot);
+        own.is_some_and(|(_, formula)| growth(&formula.expr, slot).is_some_and(|by| by > 0))
+    };
+    rows(survey.lifecycle)
+        .filter(|(event, row)| event.kind != EventKind::Create && goes_by_itself(survey, flow, event, row))
+        .flat_map(|(_, row)| &row.set)
+        .find(|(slot, formula)| counted(*slot) && growth(&formula.expr, *slot).is_none_or(|by| by < 0))
+        .map(|(slot, formula)| (formula.expr.at, *slot))
 }
 
 /// The row's guard, or that of an earlier row that would have been taken, keeps something that grows below something

@@ -1,6 +1,7 @@
 //! Rows that can never be taken, whatever comes before them: their guard never holds, or they always refuse. And
 //! refusals that never come.
 
+use super::admits;
 use super::cases::{Cases, folded};
 use super::faults::{Env, Flow, Judge, Outlook, in_state, judge_of, outlook, start};
 use super::survey::Survey;
@@ -16,12 +17,14 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
                 EventKind::Create => vec![None],
                 _ => survey.fires_in(event, row).into_iter().map(Some).collect(),
             };
-            if froms.is_empty() || (row.when.is_none() && row.refuse.is_empty()) || survey.is_tired() {
+            if froms.is_empty() || survey.is_tired() {
                 continue;
             }
             if froms.iter().all(|from| is_dead(survey, flow, event, row, *from)) {
                 found.extend(dead(survey, flow, event, row));
-            } else {
+            } else if let Some(nobody) = admits::nobody(survey, flow, event, row, &froms) {
+                found.push(nobody);
+            } else if !row.refuse.is_empty() {
                 refusals(survey, flow, event, at, &froms, found);
             }
         }

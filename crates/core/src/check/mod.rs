@@ -4,10 +4,12 @@
 //! what is called sound is sound; what cannot be known is said as a warning whose code begins with `unproven-`.
 
 mod accounts;
+mod admits;
 mod bounded;
 mod callers;
 mod cases;
 mod causes;
+mod circles;
 mod dead_rows;
 mod declarations;
 mod effects;
@@ -52,6 +54,7 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
         shadowing::check(survey, flow, &mut found);
         retries::check(survey, flow, &mut found);
         timers::check(survey, flow, &mut found);
+        circles::check(survey, flow, &mut found);
         declarations::check(survey, &mut found);
     }
     engine_rows::check(&studies, &mut found);

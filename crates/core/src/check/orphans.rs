@@ -59,7 +59,7 @@ fn goes_on(survey: &Survey, row: &Row) -> bool {
 }
 
 /// `now` and some time more: later than any timer that has fired.
-fn is_later(survey: &Survey, expr: &Expr) -> bool {
+pub(super) fn is_later(survey: &Survey, expr: &Expr) -> bool {
     let Kind::Binary(Binary::Add, left, right) = &expr.kind else { return false };
     let is_now = |expr: &Expr| matches!(&expr.kind, Kind::Read(path) if path.root == Root::Now);
     let more = if is_now(left) { right } else { left };

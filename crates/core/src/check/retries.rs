@@ -25,15 +25,18 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
             None if !ends => {}
             _ => continue,
         }
-        found.push(
-            Diagnostic::warning("unproven-retries", row.at, "unknown whether retries end")
+        let mut warning = Diagnostic::warning("unproven-retries", row.at, "unknown whether retries end")
                 .label("a job that fails this way comes back to the workers, and nothing on the way has a bound")
                 .help(
                     "bound the attempts (`when = \"record.attempt < 5\"`, or an int field that counts the failures) or the time \
                      (`when = \"now < record.created_at + duration('1h')\"`), and give up in another row; or say with \
                      `forever = true` that it is meant",
-                ),
-        );
+                );
+        if let Some((at, slot)) = bounded::set_back(survey, flow, row) {
+            let field = &survey.lifecycle.fields[usize::from(slot)].name;
+            warning = warning.also(at, format!("`{field}` counts from here anew, and nobody has to call for it"));
+        }
+        found.push(warning);
     }
 }
 

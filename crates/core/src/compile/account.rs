@@ -1,5 +1,6 @@
 //! Ledger moves: accounts and amounts.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::lifecycle::{Builder, View, want};
@@ -7,6 +8,8 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::expr::{Place, Want};
 use crate::model::{AccountRef, Amount, Move, Template, TemplatePart, Type};
 use crate::syntax::ast::{self, Text};
+
+const NEEDS_ASSET: &str = "needs-asset";
 
 impl Builder<'_> {
     pub(super) fn outside(&mut self) -> (Vec<Arc<str>>, Vec<Span>) {
@@ -25,9 +28,13 @@ impl Builder<'_> {
         accounts.into_iter().unzip()
     }
 
+    /// Said once: all moves of a file want the same line.
     fn needs_asset(&mut self, at: Span) {
+        if self.out.iter().any(|earlier| earlier.code == NEEDS_ASSET && earlier.at.file == at.file) {
+            return;
+        }
         self.report(
-            Diagnostic::error("needs-asset", at, "money is moved, but the lifecycle names no unit of it")
+            Diagnostic::error(NEEDS_ASSET, at, "money is moved, but the lifecycle names no unit of it")
                 .label("of what?")
                 .help("add `asset = \"credit\"` (or whatever it counts) at the top of the file"),
         );
@@ -95,6 +102,10 @@ impl Builder<'_> {
                     self.invalid_account(text, text.part(at..at + end), "letters, digits, `:`, `_`, `-` and `.` only");
                     return None;
                 }
+                if let Some(path) = bare_path(&rest[..end]) {
+                    self.without_braces(text, at + path.start..at + path.end);
+                    return None;
+                }
                 parts.push(TemplatePart::Literal(rest[..end].into()));
                 at += end;
             }
@@ -104,6 +115,16 @@ impl Builder<'_> {
             return None;
         }
         Some(AccountRef::Named(Template { parts, text: text.text.clone() }))
+    }
+
+    fn without_braces(&mut self, text: &Text, path: Range<usize>) {
+        let whole = &*text.text;
+        let (before, bare, after) = (&whole[..path.start], &whole[path.clone()], &whole[path.end..]);
+        self.report(
+            Diagnostic::error("invalid-account", text.part(path.clone()), format!("`{bare}` is not looked up here"))
+                .label("outside braces these are mere letters, so all records would share this one account")
+                .help(format!("write \"{before}{{{bare}}}{after}\"")),
+        );
     }
 
     fn invalid_account(&mut self, text: &Text, at: Span, label: &str) {
@@ -117,4 +138,24 @@ impl Builder<'_> {
 
 fn is_account(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b':' | b'_' | b'-' | b'.'))
+}
+
+/// What expressions begin with.
+const ROOTS: [&str; 7] = ["record", "input", "actor", "result", "checks", "refs", "links"];
+
+/// Where a name contains what was surely meant as an expression: one of the roots, a dot and a name.
+fn bare_path(text: &str) -> Option<Range<usize>> {
+    let mut start = 0;
+    // A word is what stands between colons and dashes.
+    for word in text.split([':', '-']) {
+        let path = word.trim_end_matches('.');
+        if let Some((root, rest)) = path.split_once('.')
+            && ROOTS.contains(&root)
+            && rest.starts_with(|c: char| c.is_ascii_alphabetic())
+        {
+            return Some(start..start + path.len());
+        }
+        start += word.len() + 1;
+    }
+    None
 }

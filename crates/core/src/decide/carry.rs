@@ -123,8 +123,8 @@ impl<'a> Run<'a> {
         if let (EventKind::Commit, None, Some(execution)) = (kind, row.to, &mut record.execution) {
             execution.finish_moves = true;
         }
-        links::check(&self.draft, before.map(|record| &**record), &record, occasion.event)?;
         keys::update(&mut self.draft, before.map(|record| &**record), &record, occasion)?;
+        links::check(&self.draft, before.map(|record| &**record), &record, occasion.event)?;
         ledger::carry_out(&mut self.draft, &mut record, plan.moves, occasion.event)?;
         match before {
             Some(before) if row.to.is_none() => timers::follow(&before.lifecycle, before, &mut record),

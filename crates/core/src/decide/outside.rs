@@ -125,7 +125,7 @@ impl Run<'_> {
         }
     }
 
-    /// In the language's order: links, keys, limits, moves. Ends well where an answer might still change the outcome to
+    /// In the language's order: keys, limits, links, moves. Ends well where an answer might still change the outcome to
     /// something other than a refusal.
     fn rehearse(
         &mut self,
@@ -143,7 +143,6 @@ impl Run<'_> {
             after.fields[usize::from(slot)] = value;
         }
         let lifecycle = Arc::clone(&after.lifecycle);
-        links::check(&self.draft, before, &after, occasion.event)?;
         may_refuse |= open.iter().any(|slot| refers(&lifecycle.fields[usize::from(*slot)].ty));
         let hangs = |on: &[KeyPart]| on.iter().any(|part| matches!(part, KeyPart::Field(slot) if open.contains(slot)));
         for unique in &lifecycle.uniques {
@@ -165,6 +164,7 @@ impl Run<'_> {
                 keys::update_limit(&mut self.draft, before, &after, occasion.event, limit)?;
             }
         }
+        links::check(&self.draft, before, &after, occasion.event)?;
         ledger::carry_out(&mut self.draft, &mut after, moves, occasion.event)
     }
 }

@@ -245,6 +245,9 @@ fn plan_spawns(spawns: &[Spawn], env: &Env) -> Step<Vec<PlannedSpawn>> {
         }
         let owner = match &spawn.owner {
             Some(formula) => match eval(&formula.expr, env)? {
+                // An empty one is none.
+                Value::Text(owner) if owner.is_empty() => Arc::clone(&env.record.owner),
+                Value::Text(owner) if !input::is_bounded(&owner) => return Err(fault(FaultKind::OutOfBounds)),
                 Value::Text(owner) => owner,
                 _ => return Err(fault(FaultKind::Null)),
             },

@@ -111,7 +111,20 @@ fn entries(lifecycle: &Lifecycle, graph: &Graph) -> Vec<(Sign, Line)> {
         (
             rows().any(|row| row.turn.is_some()),
             Sign::Words,
-            plain("1. 2. before an event: its rows are tried in this order, and the first that fits is taken"),
+            plain(
+                "1. 2. before an event or a timer: its rows are tried in this order, and the first that fits is taken",
+            ),
+        ),
+        (
+            rows().any(|row| row.refusals.is_some()),
+            Sign::Words,
+            line(
+                None,
+                vec![
+                    ("who", "refused: codes".to_owned()),
+                    ("legend", ": what a caller may be told instead; the file says when".to_owned()),
+                ],
+            ),
         ),
         (stays, Sign::Words, plain("under a line in a box: what may happen without leaving the state")),
         (leaves, Sign::Words, plain("→ state in a box: a move with no line drawn")),

@@ -3,12 +3,18 @@
 use std::fmt::Write as _;
 
 use super::graph::{Graph, START, graph};
-use super::text::clean;
+use super::text::{clean, wrap};
 use super::words::{Said, Tone};
 use crate::model::{Lifecycle, Ready, State};
 
-/// Words on an edge or in a note are cut here; Mermaid does not wrap them well.
+/// Names and what states are about are cut here; Mermaid does not wrap them well.
 const CHARS: usize = 90;
+/// A guard or an effect is broken here, in pixels of the size that Mermaid sets it in, and has at most so many lines.
+const WIDTH: f64 = 640.0;
+const SIZE: f64 = 12.0;
+const LINES: usize = 5;
+/// What one row causes is told up to here, and the rest counted: a file of 256 KB must not become a text of many megabytes.
+const EFFECT_CHARS: usize = 2_000;
 
 /// Tells a lifecycle as a Mermaid state diagram.
 pub fn mermaid(lifecycle: &Lifecycle) -> String {
@@ -94,19 +100,32 @@ fn picked(lifecycle: &Lifecycle, test: impl Fn(usize) -> bool) -> Vec<usize> {
 }
 
 fn short(said: &Said) -> String {
-    let mut first = if said.tone == Tone::Timer { format!("⏱ {}", said.head) } else { said.turned() };
+    let mut first = said.turned();
+    if said.tone == Tone::Timer {
+        first.insert_str(0, "⏱ ");
+    }
     if let Some(caller) = &said.caller {
         let _ = write!(first, " · {caller}");
     }
     let mut words = vec![cut(&first)];
-    if let Some(guard) = &said.guard {
-        words.push(cut(guard));
-    }
-    if !said.effects.is_empty() {
-        let effects: Vec<&str> = said.effects.iter().map(|effect| effect.text.as_str()).collect();
-        words.push(cut(&effects.join(", ")));
+    words.extend(said.guard.iter().flat_map(|guard| lines(guard)));
+    words.extend(said.refusals.iter().flat_map(|refusals| lines(refusals)));
+    // Each on a line of its own and whole: a reader must not miss where money goes.
+    let mut told = 0;
+    for (at, effect) in said.effects.iter().enumerate() {
+        if told > EFFECT_CHARS {
+            words.push(format!("and {} more effects", said.effects.len() - at));
+            break;
+        }
+        let effect = lines(&effect.text);
+        told += effect.iter().map(String::len).sum::<usize>();
+        words.extend(effect);
     }
     words.join("<br/>")
+}
+
+fn lines(text: &str) -> Vec<String> {
+    wrap(text, WIDTH, SIZE, false, LINES).iter().map(|line| encode(line)).collect()
 }
 
 fn cut(text: &str) -> String {

@@ -20,6 +20,7 @@ const PADDING: f64 = 12.0;
 const PORT: f64 = 16.0;
 const INDENT: f64 = 10.0;
 const GUARD_LINES: usize = 8;
+const REFUSAL_LINES: usize = 4;
 const RULE_LINES: usize = 3;
 const EFFECT_LINES: usize = 8;
 /// Between rows said one under the other.
@@ -243,6 +244,9 @@ fn row_lines(said: &Said, max: f64) -> Vec<Line> {
     }
     if let Some(guard) = &said.guard {
         lines.extend(hanging("guard", guard, max, GUARD_LINES));
+    }
+    if let Some(refusals) = &said.refusals {
+        lines.extend(hanging("who", refusals, max, REFUSAL_LINES));
     }
     let shown = if said.effects.len() > EFFECT_LINES { EFFECT_LINES - 1 } else { said.effects.len() };
     for effect in &said.effects[..shown] {

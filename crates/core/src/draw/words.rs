@@ -39,6 +39,8 @@ pub(super) struct Said {
     pub(super) head: String,
     pub(super) caller: Option<String>,
     pub(super) guard: Option<String>,
+    /// The codes of its refusals.
+    pub(super) refusals: Option<String>,
     pub(super) effects: Vec<Effect>,
     pub(super) rules: String,
     /// Everything, for the tooltip.
@@ -71,6 +73,7 @@ pub(super) fn said(lifecycle: &Lifecycle, event: &Event, at: usize, from: Option
         head,
         caller: caller(lifecycle, event, row),
         guard: guard(event, at, from),
+        refusals: refusals(row),
         effects: effects(row),
         rules: row.rules.join(" "),
         full: String::new(),
@@ -100,15 +103,22 @@ fn head(lifecycle: &Lifecycle, event: &Event, row: &Row) -> (Tone, String) {
 /// Rows of one event are tried in order. On one arrow or in one box they stand in that order; where they are on several,
 /// nobody could see it.
 fn turn(event: &Event, at: usize, from: Option<StateIx>) -> Option<usize> {
-    // Timers do not compete: the first that is due is taken.
-    if event.kind == EventKind::Time {
-        return None;
-    }
-    let is_here = |row: &&Row| from.is_none_or(|state| row.from.contains(state));
+    let own = &event.rows[at];
+    let is_here = |row: &&Row| from.is_none_or(|state| row.from.contains(state)) && same_time(row, own);
     let to = |row: &Row| row.to.filter(|to| Some(*to) != from);
-    let target = to(&event.rows[at]);
+    let target = to(own);
     let parts = event.rows.iter().filter(is_here).any(|row| to(row) != target);
     parts.then(|| event.rows[..at].iter().filter(is_here).count() + 1)
+}
+
+/// Timers compete with those of the same time only: otherwise the first that is due is taken. Rows without one do so always.
+fn same_time(one: &Row, other: &Row) -> bool {
+    match (&one.timing, &other.timing) {
+        (None, None) => true,
+        (Some(Timing::After(one)), Some(Timing::After(other))) => one.text == other.text,
+        (Some(Timing::At(one)), Some(Timing::At(other))) => one == other,
+        _ => false,
+    }
 }
 
 fn caller(lifecycle: &Lifecycle, event: &Event, row: &Row) -> Option<String> {
@@ -138,14 +148,24 @@ fn guard(event: &Event, at: usize, from: Option<StateIx>) -> Option<String> {
     if let Some(when) = &row.when {
         return Some(format!("if {}", without_record(&when.text)));
     }
-    // Timers of their own do not compete: the first that is due is taken.
     let competes = |earlier: &Row| {
-        event.kind != EventKind::Time
+        same_time(earlier, row)
             && (earlier.when.is_some() || !earlier.require.is_empty())
             && from.is_none_or(|state| earlier.from.contains(state))
             && (earlier.by.is_empty() || row.by.is_empty() || earlier.by.iter().any(|by| row.by.contains(by)))
     };
     event.rows[..at].iter().any(competes).then(|| "otherwise".to_owned())
+}
+
+/// What the row may answer instead of doing anything; when, the tooltip tells.
+fn refusals(row: &Row) -> Option<String> {
+    let mut codes: Vec<&str> = Vec::new();
+    for refuse in &row.refuse {
+        if !codes.contains(&&*refuse.code) {
+            codes.push(&refuse.code);
+        }
+    }
+    (!codes.is_empty()).then(|| format!("refused: {}", codes.join(", ")))
 }
 
 fn effects(row: &Row) -> Vec<Effect> {
@@ -184,18 +204,8 @@ fn effects(row: &Row) -> Vec<Effect> {
 fn account(account: &AccountRef) -> String {
     match account {
         AccountRef::Hold => "hold".to_owned(),
-        AccountRef::Named(template) => last_names(&without_record(&template.text)),
+        AccountRef::Named(template) => without(&["record.", "input."], &template.text),
     }
-}
-
-/// `agent:{input.submission.worker.name}` as `agent:{worker.name}`: the last two names say enough.
-fn last_names(template: &str) -> String {
-    let Some((before, rest)) = template.split_once('{') else { return template.to_owned() };
-    let Some((path, after)) = rest.split_once('}') else { return template.to_owned() };
-    let is_path = path.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '.');
-    let from = path.rmatch_indices('.').nth(1).map_or(0, |(at, _)| at + 1);
-    let path = if is_path { &path[from..] } else { path };
-    format!("{before}{{{path}}}{after}")
 }
 
 fn full(said: &Said, row: &Row) -> String {
@@ -230,15 +240,20 @@ fn full(said: &Said, row: &Row) -> String {
 
 /// The text without `record.` before a field: in the picture of a record it goes without saying.
 fn without_record(text: &str) -> String {
-    const WORD: &str = "record.";
+    without(&["record."], text)
+}
+
+/// The text without these words where a name begins with one.
+fn without(words: &[&str], text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut quote = None;
     let mut before = ' ';
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let starts_name = !(before.is_alphanumeric() || before == '_' || before == '.');
-        if quote.is_none() && starts_name && rest.starts_with(WORD) {
-            rest = &rest[WORD.len()..];
+        let word = words.iter().find(|word| quote.is_none() && starts_name && rest.starts_with(**word));
+        if let Some(word) = word {
+            rest = &rest[word.len()..];
             before = '.';
             continue;
         }

@@ -101,6 +101,11 @@ fn syntax_error(text: &str, tokens: &Tokens, errors: &cel::ParseErrors) -> Bad {
         let help = format!("text stands in single quotes: '{text}'");
         return Bad::new("bad-expression", 0..text.len(), "words alone are no expression", help);
     }
+    let is_choice = tokens.list.iter().any(|(token, _)| *token == Token::Question);
+    if tokens.list[token].0 == Token::Colon && !is_choice && !text.contains(['\'', '"']) {
+        let help = format!("text stands in single quotes: '{text}'");
+        return Bad::new("bad-expression", at.clone(), format!("`{word}` cannot stand here"), help);
+    }
     let help = match tokens.list[token].0 {
         _ if before == Some("not") => "write `!` for `not`",
         _ if word == "is" || before == Some("is") => "compare with `==` or `!=`, as in record.note == null",

@@ -80,9 +80,14 @@ fn not_toml(index: u32, file: &File, document: &DeTable, error: &toml::de::Error
     let at = Span::new(index, range.clone());
     let key = file.text.get(range.clone()).unwrap_or_default().trim_matches(['"', '\'']);
     if error.message() != "duplicate key" || key.is_empty() {
+        let help = if closes_early(&file.text, range.start) {
+            "the string ends at the quote before this; inside it, write text in single quotes, as 'text'"
+        } else {
+            "lifecycle files are TOML: strings in quotes, tables in braces or under a [header]"
+        };
         return Diagnostic::error("invalid-toml", at, format!("not valid TOML: {}", error.message()))
             .label("here")
-            .help("lifecycle files are TOML: strings in quotes, tables in braces or under a [header]");
+            .help(help);
     }
     let line = file.text[..range.start].rfind('\n').map_or(0, |end| end + 1);
     let header = file.text[line..range.start].trim_start().starts_with('[');
@@ -104,6 +109,15 @@ fn not_toml(index: u32, file: &File, document: &DeTable, error: &toml::de::Error
         Some(first) => diagnostic.also(Span::new(index, first), "the first time"),
         None => diagnostic,
     }
+}
+
+/// Whether what stands at `byte` comes right after a double quote that ends a string, with another quote to come: somebody
+/// wrote text in double quotes inside a string.
+fn closes_early(source: &str, byte: usize) -> bool {
+    let (Some(before), Some(rest)) = (source.get(..byte), source.get(byte..)) else { return false };
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let follows = rest.lines().next().unwrap_or_default();
+    line.ends_with('"') && line.matches('"').count() % 2 == 0 && follows.contains('"')
 }
 
 /// Where a key that stands a second time at `byte` stood first: the nearest of its name before it, leaving out inline

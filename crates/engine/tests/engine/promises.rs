@@ -11,7 +11,8 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::stage::{
-    Folder, JOB, LONG, code, decency, files, job, leased, new_job, object, on_each, open, sqlite, start, state, wait,
+    Folder, JOB, LONG, code, decency, files, job, leased, new_job, object, on_each, open, sqlite, start, state,
+    unpolled, wait,
 };
 
 /// A whole life, each step of it answered, and all of it in the record's history.
@@ -190,7 +191,7 @@ fn checks_are_asked() {
 /// What was taken on is answered, what comes later is turned away.
 #[test]
 fn closing_drains() {
-    on_each(Config::default(), async |engine, _| {
+    on_each(unpolled(), async |engine, _| {
         let tasks: Vec<_> = (0..50)
             .map(|_| {
                 let engine = engine.clone();
@@ -216,7 +217,8 @@ fn closing_drains() {
             }
         }
         assert_eq!(engine.store().log(0, 100).await.unwrap().len(), made);
-        assert!(follower.await.unwrap() <= made);
+        let seen = tokio::time::timeout(LONG, follower).await.expect("the stream ends").unwrap();
+        assert_eq!(seen, made, "a follower has seen all before the end");
         assert!(matches!(engine.submit(new_job()).await, Err(EngineError::Closed)));
         assert!(leased_when_closed(engine).await);
     });

@@ -1,5 +1,7 @@
 //! Sixteen tasks after the same thing, again and again: exactly one has it.
 
+use std::sync::Arc;
+
 use onceward_core::decide::Call;
 use onceward_core::record::Token;
 use onceward_core::value::RecordId;
@@ -7,6 +9,7 @@ use onceward_engine::{Answer, Config, Engine, EngineError, Submission, Wanted};
 use onceward_store::{AnyStore, Store};
 use onceward_testkit::{user, worker};
 use serde_json::json;
+use tokio::sync::Barrier;
 
 use crate::stage::{JOB, code, job, leased, object, on_each, state};
 
@@ -20,7 +23,15 @@ async fn race<F>(engine: &Engine<AnyStore>, run: impl Fn(Engine<AnyStore>, usize
 where
     F: Future<Output = Result<Answer, EngineError>> + Send + 'static,
 {
-    let tasks: Vec<_> = (0..TASKS).map(|number| tokio::spawn(run(engine.clone(), number))).collect();
+    let line = Arc::new(Barrier::new(TASKS));
+    let runner = |number| {
+        let (line, running) = (Arc::clone(&line), run(engine.clone(), number));
+        tokio::spawn(async move {
+            line.wait().await;
+            running.await
+        })
+    };
+    let tasks: Vec<_> = (0..TASKS).map(runner).collect();
     let (mut won, mut told) = (0, Vec::new());
     for task in tasks {
         match task.await.expect("no panic") {

@@ -1,15 +1,16 @@
 //! A store that will not: who is told, and that the others get on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use onceward_core::decide::Call;
-use onceward_engine::{Config, Engine, EngineError};
+use onceward_engine::{Config, Engine, EngineError, Submission, Wanted};
 use onceward_store::{Batch, Clock, Conflict, MemoryStore, Save, Store, StoreError};
+use onceward_testkit::worker;
 use tokio::sync::Semaphore;
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{new_job, open, start, wait};
+use crate::stage::{JOB, LONG, new_job, open, start, unpolled, wait};
 
 fn memory() -> MemoryStore {
     MemoryStore::new(Clock::manual(start()))
@@ -62,6 +63,38 @@ fn a_losing_batch_is_halved() {
     });
 }
 
+/// Between deciding and saving another engine leases the job: what was decided no longer holds, and is decided again.
+#[test]
+fn a_late_save_is_decided_again() {
+    wait(async {
+        let mut store = Troubled::new(memory(), |_: &Batch| None);
+        store.gate = Arc::new(Semaphore::new(0));
+        let quick = open(store.inner.clone(), Config::default()).await;
+        let late = open(store.clone(), Config::default()).await;
+        let id = quick.submit(new_job()).await.unwrap().subject;
+        let lease = |name| {
+            let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
+            Submission::new(&worker(name), call)
+        };
+        let losing = tokio::spawn({
+            let (late, lease) = (late.clone(), lease("late"));
+            async move { late.submit(lease).await }
+        });
+        while store.came.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        quick.submit(lease("quick")).await.unwrap();
+        store.gate.add_permits(10);
+        let reply = losing.await.unwrap();
+        assert_eq!(reply.unwrap_err().refusal().map(|refusal| refusal.status), Some(409));
+        assert_eq!(late.tally().conflicts, 1);
+        let attempts = store.executions(id).await.unwrap();
+        assert_eq!((attempts.len(), &*attempts[0].holder), (1, "quick"));
+        quick.close().await;
+        late.close().await;
+    });
+}
+
 /// One that loses for ever is told so.
 #[test]
 fn patience_ends() {
@@ -90,6 +123,40 @@ fn a_full_disk_is_told() {
         }
         assert!(engine.store().log(0, 10).await.unwrap().is_empty());
         engine.submit(new_job()).await.unwrap();
+        engine.close().await;
+    });
+}
+
+/// What is due and cannot be saved is tried again at leisure, not in a tight loop, and done when it can be.
+#[test]
+fn due_in_trouble_waits() {
+    wait(async {
+        let (tries, full, clock) =
+            (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)), Clock::manual(start()));
+        let (counted, is_full) = (Arc::clone(&tries), Arc::clone(&full));
+        let trouble = move |batch: &Batch| {
+            let due = batch.writes.iter().any(|write| matches!(write.operation.call, Call::Due { .. }));
+            counted.fetch_add(usize::from(due), Ordering::SeqCst);
+            (due && is_full.load(Ordering::SeqCst)).then_some(Err(StoreError::Full))
+        };
+        let engine = open(Troubled::new(MemoryStore::new(clock.clone()), trouble), unpolled()).await;
+        engine.submit(new_job()).await.unwrap();
+        engine.lease(&worker("bob"), &Wanted::one(JOB, "w")).await.unwrap();
+        clock.set(start().checked_add(onceward_core::time::Duration::from_secs(30)).unwrap());
+        engine.wake();
+        while tries.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        // Time enough for many a turn of a loop that does not wait: each of these goes the same way as its turns do.
+        for _ in 0..100 {
+            engine.submit(new_job()).await.unwrap();
+        }
+        // Once for the lease that it was told of, once for the clock.
+        assert!(tries.load(Ordering::SeqCst) <= 2);
+        full.store(false, Ordering::SeqCst);
+        let mut stream = engine.stream(102);
+        engine.wake();
+        assert!(tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().is_some());
         engine.close().await;
     });
 }

@@ -5,7 +5,7 @@ use onceward_engine::{Config, EngineError, Wanted};
 use onceward_testkit::{user, worker};
 use serde_json::json;
 
-use crate::stage::{JOB, code, job, leased, on_each, state};
+use crate::stage::{JOB, LONG, code, job, leased, object, on_each, state, unpolled};
 
 /// Start, commit and finish apart; fail and yield give the job back.
 #[test]
@@ -45,5 +45,30 @@ fn only_workers_lease() {
         assert!(matches!(&found, Err(EngineError::Refused(_))), "{found:?}");
         assert!(engine.lease(&worker("bob"), &Wanted { most: 0, ..Wanted::one(JOB, "w") }).await.unwrap().is_empty());
         assert!(leased(engine).await.is_some());
+    });
+}
+
+/// A lane that is full keeps its other jobs back, and nobody else's. When its job is done, a worker that waits is woken.
+#[test]
+fn a_lane_that_frees_wakes_a_worker() {
+    const LANE: &str = "race.lane";
+    on_each(unpolled(), async |engine, _| {
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let mut made = Vec::new();
+        for lane in ["a", "a", "b"] {
+            made.push(engine.create(&ann, LANE, object(json!({ "lane": lane }))).await.unwrap().subject);
+        }
+        let wanted = Wanted { most: 10, ..Wanted::one(LANE, "w") };
+        let held = engine.lease(&bob, &wanted).await.unwrap();
+        let ids: Vec<_> = held.iter().map(|held| held.record.id).collect();
+        assert_eq!(ids, [made[0], made[2]]);
+        assert!(engine.lease(&bob, &wanted).await.unwrap().is_empty());
+        let waiting = tokio::spawn({
+            let (engine, bob) = (engine.clone(), bob.clone());
+            async move { engine.lease(&bob, &Wanted { wait: LONG, ..wanted }).await }
+        });
+        engine.commit(&bob, made[0], held[0].token, json!(1), true).await.unwrap();
+        let woken = tokio::time::timeout(LONG / 2, waiting).await.expect("before the poll").unwrap().unwrap();
+        assert_eq!((woken.len(), woken[0].record.id), (1, made[1]));
     });
 }

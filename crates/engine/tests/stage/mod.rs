@@ -1,5 +1,7 @@
 //! What the engine's tests stand on: small lifecycles of their own beside the shipped `execution`, and each store in turn.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 pub(crate) mod troubled;
 
 use std::path::PathBuf;
@@ -8,10 +10,11 @@ use std::time::Duration;
 
 use onceward_core::decide::{Call, Create};
 use onceward_core::diagnostic::{File, Files};
+use onceward_core::record::Record;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Checks, Config, Engine, EngineError, Submission, Wanted};
-use onceward_store::{AnyStore, Clock, MemoryStore, SqliteStore, Store};
+use onceward_store::{AnyStore, Clock, ListQuery, MemoryStore, Replay, SqliteStore, Store};
 use onceward_testkit::{user, worker};
 use serde_json::{Map, Value as Json};
 
@@ -25,6 +28,7 @@ pub(crate) fn files() -> Files {
     let mut files = onceward_testkit::systems::sources("execution");
     files.push(file("prize.toml", include_str!("prize.toml")));
     files.push(file("entry.toml", include_str!("entry.toml")));
+    files.push(file("lane.toml", include_str!("lane.toml")));
     files.push(file("note.toml", include_str!("note.toml")));
     Files { files }
 }
@@ -76,13 +80,14 @@ pub(crate) async fn open<S: Store + 'static>(store: S, config: Config) -> Engine
     engine
 }
 
-/// The same test on every store, under a clock that the test moves.
+/// The same test on every store, under a clock that the test moves. Whatever it did, the log tells all of it.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_each(config: Config, test: impl AsyncFn(&Engine<AnyStore>, &Clock)) {
     let run = async |store: AnyStore, clock: Clock| {
         let engine = open(store, config.clone()).await;
         test(&engine, &clock).await;
         engine.close().await;
+        told_by_its_log(engine.store()).await;
     };
     println!("on memory");
     let clock = Clock::manual(start());
@@ -90,6 +95,24 @@ pub(crate) fn on_each(config: Config, test: impl AsyncFn(&Engine<AnyStore>, &Clo
     println!("on SQLite");
     let (clock, folder) = (Clock::manual(start()), Folder::new());
     wait(run(sqlite(&folder, &clock), clock));
+}
+
+/// The log has no gap, its chain holds, and the records built from it are those that are kept.
+pub(crate) async fn told_by_its_log(store: &AnyStore) {
+    let log = store.log(0, usize::MAX >> 1).await.expect("the log");
+    let mut replay = Replay::new(store.definitions().await.expect("definitions").lifecycles());
+    for (place, entry) in (1..).zip(&log) {
+        assert_eq!(entry.seq, place, "no gap");
+        replay.apply(entry).expect("the chain holds");
+    }
+    let page = store.list(&ListQuery { limit: usize::MAX >> 1, ..ListQuery::default() }).await.expect("all records");
+    assert_eq!(page.records.len(), replay.world.records.len());
+    for kept in &page.records {
+        let built = replay.world.record(kept.id).expect("it is in the log");
+        assert_eq!((kept.version, kept.state, &kept.fields), (built.version, built.state, &built.fields));
+        let tokens = |record: &Record| record.execution.as_ref().map(|execution| (execution.token, execution.status));
+        assert_eq!(tokens(kept), tokens(built));
+    }
 }
 
 pub(crate) fn object(json: Json) -> Map<String, Json> {

@@ -1,6 +1,7 @@
 //! A store that fails when a test says so, before anything is written.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
@@ -22,6 +23,8 @@ pub(crate) struct Troubled {
     trouble: Arc<Trouble>,
     /// Each save takes one for good.
     pub(crate) gate: Arc<Semaphore>,
+    /// Saves that have come to the gate.
+    pub(crate) came: Arc<AtomicUsize>,
 }
 
 impl Troubled {
@@ -30,7 +33,7 @@ impl Troubled {
         trouble: impl Fn(&Batch) -> Option<Result<Save, StoreError>> + Send + Sync + 'static,
     ) -> Self {
         let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
-        Self { inner, trouble: Arc::new(Box::new(trouble)), gate }
+        Self { inner, trouble: Arc::new(Box::new(trouble)), gate, came: Arc::default() }
     }
 }
 
@@ -40,6 +43,7 @@ impl Store for Troubled {
     }
 
     async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+        self.came.fetch_add(1, Ordering::SeqCst);
         self.gate.acquire().await.expect("never closed").forget();
         match (self.trouble)(batch) {
             Some(instead) => instead,

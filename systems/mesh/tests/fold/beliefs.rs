@@ -65,6 +65,56 @@ fn a_user_with_two_devices_is_heard_twice() {
     }
 }
 
+/// MSH-10, MSH-11, MSH-24: a machine replaces a claim, and the user confirms or rejects it: at the same moment under either
+/// one's name, a second before and a second after, heard in either order. The user's word is what stands.
+#[test]
+fn the_user_beats_a_machines_replacement_whatever_the_clock_or_the_name() {
+    let (photo, rome, oslo) = (evidence(), belief("Rome", 1, "photo"), belief("Oslo", 2, "photo"));
+    let replacement = json!({ "replacement": id_of("Oslo").to_string() });
+    for (event, end) in [("confirm", "Fact"), ("reject", "Rejected")] {
+        for (device, server) in [("adam", "zoe"), ("zoe", "adam")] {
+            for second in [4, 5, 6] {
+                let said = node(device, at(second)).fires("Rome", event, json!({}));
+                let replaced = node(server, at(5)).fires("Rome", "supersede", replacement.clone());
+                for order in orders(&[(&said, user()), (&replaced, machine())]) {
+                    let mut log = Log::of(&[(&photo, machine()), (&rome, machine()), (&oslo, machine())]);
+                    log.hears(&order);
+                    assert_eq!(log.state("Rome"), end, "{device} at {second} against {server} at 5");
+                    assert!(log.record("Rome").field("replacedBy").is_none_or(|by| by.to_json().is_null()));
+                    assert!(log.applied(&said).is_applied());
+                }
+            }
+        }
+    }
+}
+
+/// MSH-10, MSH-24: a machine calls a Hint a Claim, and so does the user, in whichever order and under whichever name: it is
+/// the user's word, and a machine's dispute is refused.
+#[test]
+fn the_user_who_says_the_same_is_not_lost() {
+    let photo = evidence();
+    let support = [id_of("photo").to_string()];
+    let fields = json!({
+        "subject": "ann", "predicate": "lives in", "object": "Bern", "confidence": 0.2, "support": support,
+    });
+    let hint = node("server", at(1)).creates("mesh.claim", "Bern", fields);
+    let rome = belief("Rome", 2, "photo");
+    let firm = node("server", at(3)).fires("Bern", "update_confidence", json!({ "confidence": 0.9 }));
+    let contrary = json!({ "status": "Disputed", "conflict": id_of("Rome").to_string() });
+    let dispute = node("server", at(9)).fires("Bern", "update_status", contrary);
+    for (device, other) in [("adam", "zoe"), ("zoe", "adam")] {
+        for second in [4, 5, 6] {
+            let said = node(device, at(second)).fires("Bern", "update_status", json!({ "status": "Claim" }));
+            let repeated = node(other, at(5)).fires("Bern", "update_status", json!({ "status": "Claim" }));
+            let mut log = Log::of(&[(&photo, machine()), (&hint, machine()), (&rome, machine()), (&firm, machine())]);
+            log.hears(&[(&said, user()), (&repeated, machine()), (&dispute, machine())]);
+            assert_eq!(log.state("Bern"), "Claim");
+            assert_eq!(log.field("Bern", "byUser"), json!(true));
+            assert_eq!(log.refused(&dispute), "users_word");
+        }
+    }
+}
+
 /// MSH-25: a node that signs two things with one clock is believed in neither, and what rested on them goes too.
 #[test]
 fn a_node_that_says_two_things_at_once_is_believed_in_neither() {

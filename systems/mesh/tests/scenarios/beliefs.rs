@@ -138,7 +138,7 @@ fn a_hint_grows_into_a_claim() {
     assert_eq!(stage.state(id), "Hint");
     stage.fire(id, "update_status", &machine()).with("status", "Claim").ok();
     assert_eq!(stage.state(id), "Claim");
-    stage.fire(id, "update_status", &machine()).with("status", "Claim").refused(409, "not_taken");
+    stage.fire(id, "update_status", &machine()).with("status", "Claim").unchanged();
 }
 
 /// MSH-2: confidence can change while the claim may still move, within its bounds, and the status stays.
@@ -186,9 +186,15 @@ fn only_a_contradiction_disputes() {
         let other = believe(&mut stage, &[ground], 0.8).with("object", "Basel").with(part, value).ok();
         dispute(&mut stage, id, other, &machine()).refused(422, "no_conflict");
     }
-    let gone = rival(&mut stage);
-    stage.fire(gone, "reject", &you()).ok();
-    dispute(&mut stage, id, gone, &machine()).refused(422, "no_conflict");
+    for (state, other) in one_of_each(&mut stage, &[ground]) {
+        let elsewhere = believe(&mut stage, &[ground], 0.8).with("object", "Basel").ok();
+        let attempt = dispute(&mut stage, elsewhere, other, &machine());
+        if ["Rejected", "Stale", "Superseded"].contains(&state) {
+            attempt.refused(422, "no_conflict");
+        } else {
+            attempt.ok();
+        }
+    }
     dispute(&mut stage, id, ground, &machine()).bad_input();
     assert_eq!(stage.state(id), "Claim");
 }
@@ -202,6 +208,7 @@ fn only_claims_are_disputed() {
     for (state, id) in one_of_each(&mut stage, &[ground]) {
         match state {
             "Claim" => drop(dispute(&mut stage, id, other, &machine()).ok()),
+            "Disputed" => drop(dispute(&mut stage, id, other, &machine()).unchanged()),
             "Hint" => drop(dispute(&mut stage, id, other, &machine()).refused(409, "not_taken")),
             _ => drop(dispute(&mut stage, id, other, &machine()).wrong_state(state, "update_status")),
         }

@@ -65,6 +65,24 @@ fn replacements_go_round_in_no_circle() {
     supersede(&mut stage, c, b, &you()).refused(409, "replacement_superseded");
 }
 
+/// MSH-6, MSH-10: the user lifts one out of a chain, and it names its replacement no more; so it may replace what replaced
+/// it, and the circle stays open.
+#[test]
+fn what_the_user_lifts_closes_no_circle() {
+    for event in ["confirm", "reject"] {
+        let mut stage = stage();
+        let [a, b, c] = [0; 3].map(|_| grounded(&mut stage));
+        supersede(&mut stage, a, b, &machine()).ok();
+        supersede(&mut stage, b, c, &machine()).ok();
+        stage.fire(a, event, &you()).ok();
+        assert!(stage.field(a, "replacedBy").is_null());
+        supersede(&mut stage, c, a, &machine()).ok();
+        supersede(&mut stage, a, b, &you()).refused(409, "replacement_superseded");
+        supersede(&mut stage, a, c, &you()).refused(409, "replacement_superseded");
+        assert_eq!([b, c].map(|id| stage.field(id, "replacedBy")), [c, a].map(|id| id.to_string()));
+    }
+}
+
 /// MSH-6: to be replaced is not to be wrong: what rests on the old claim stays.
 #[test]
 fn replacing_spreads_no_doubt() {

@@ -57,6 +57,17 @@ fn a_claim_under_way_is_not_renewed_past_a_route() {
     claim_work(&mut stage, second, &ben()).ok();
 }
 
+/// MSH-10, MSH-15: a machine has made the route already. The user's word on it is `route`, and stands from then on.
+#[test]
+fn the_user_turns_the_route_that_is_there() {
+    let mut stage = stage();
+    let route = routed(&mut stage, "ann");
+    stage.create("mesh.route", &you()).with("kind", "index").with("node", "ben").refused(409, "key_taken");
+    stage.fire(route, "route", &you()).with("node", "ann").ok();
+    assert_eq!(stage.field(route, "byUser"), true, "the same node, and now by the user's word");
+    stage.fire(route, "route", &machine()).with("node", "ben").refused(409, "users_word");
+}
+
 /// MSH-10, MSH-15: where the user has routed a kind, no machine routes it otherwise.
 #[test]
 fn the_users_route_stands() {

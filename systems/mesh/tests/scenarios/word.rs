@@ -2,37 +2,38 @@
 
 use super::{ALL, dispute, evidence, fact, grounded, hint, machine, node, one_of_each, rival, stage, stale, you};
 
-/// MSH-3, MSH-11, MSH-10: the user confirms a Claim, a Hint, a Disputed, a Rejected and a Stale one; each is a Fact then.
+/// MSH-3, MSH-11, MSH-10: the user confirms a Claim, a Hint, a Disputed, a Rejected, a Stale and a Superseded one; each is a
+/// Fact then, and says of no other that it took its place.
 #[test]
 fn the_user_confirms() {
     let mut stage = stage();
     let ground = evidence(&mut stage);
     for (state, id) in one_of_each(&mut stage, &[ground]) {
-        match state {
-            "Fact" => drop(stage.fire(id, "confirm", &you()).unchanged()),
-            "Superseded" => drop(stage.fire(id, "confirm", &you()).wrong_state(state, "confirm")),
-            _ => {
-                stage.fire(id, "confirm", &you()).ok();
-                assert_eq!(stage.state(id), "Fact", "from {state}");
-            }
+        let attempt = stage.fire(id, "confirm", &you());
+        if state == "Fact" {
+            attempt.unchanged();
+        } else {
+            attempt.ok();
         }
+        assert_eq!(stage.state(id), "Fact", "from {state}");
+        assert!(stage.field(id, "replacedBy").is_null(), "from {state}");
     }
 }
 
-/// MSH-4, MSH-11, MSH-10: the user rejects whatever is not yet replaced, a Fact among it: minds change.
+/// MSH-4, MSH-11, MSH-10: the user rejects whatever is not yet rejected, a Fact and a Superseded claim among it: minds change.
 #[test]
 fn the_user_rejects() {
     let mut stage = stage();
     let ground = evidence(&mut stage);
     for (state, id) in one_of_each(&mut stage, &[ground]) {
-        match state {
-            "Rejected" => drop(stage.fire(id, "reject", &you()).unchanged()),
-            "Superseded" => drop(stage.fire(id, "reject", &you()).wrong_state(state, "reject")),
-            _ => {
-                stage.fire(id, "reject", &you()).ok();
-                assert_eq!(stage.state(id), "Rejected", "from {state}");
-            }
+        let attempt = stage.fire(id, "reject", &you());
+        if state == "Rejected" {
+            attempt.unchanged();
+        } else {
+            attempt.ok();
         }
+        assert_eq!(stage.state(id), "Rejected", "from {state}");
+        assert!(stage.field(id, "replacedBy").is_null(), "from {state}");
     }
 }
 
@@ -46,12 +47,7 @@ fn nobody_asserts_for_the_user() {
     for (state, id) in one_of_each(&mut stage, &[ground]) {
         for event in ["confirm", "reject"] {
             for actor in [machine(), restricted.clone(), onceward_testkit::operator("olga")] {
-                let attempt = stage.fire(id, event, &actor);
-                if state == "Superseded" {
-                    attempt.wrong_state(state, event);
-                } else {
-                    attempt.not_allowed();
-                }
+                stage.fire(id, event, &actor).not_allowed();
             }
         }
         assert_eq!(stage.state(id), state);
@@ -123,6 +119,51 @@ fn the_users_status_beats_the_machines() {
         }
         assert_eq!(stage.state(id), "Disputed");
     }
+}
+
+/// MSH-10: the user says what a machine has said already. It is the user's word from then on, and no machine that agrees takes
+/// it back.
+#[test]
+fn the_users_status_counts_after_the_machines() {
+    let mut stage = stage();
+    let (ground, other) = (evidence(&mut stage), rival(&mut stage));
+    let id = hint(&mut stage, &[ground]);
+    stage.fire(id, "update_confidence", &machine()).with("confidence", 0.9).ok();
+    stage.fire(id, "update_status", &machine()).with("status", "Claim").ok();
+    stage.fire(id, "update_status", &machine()).with("status", "Claim").unchanged();
+    stage.fire(id, "update_status", &you()).with("status", "Claim").ok();
+    assert_eq!((stage.state(id), stage.field(id, "byUser")), ("Claim".into(), true.into()));
+    stage.fire(id, "update_status", &machine()).with("status", "Claim").unchanged();
+    dispute(&mut stage, id, other, &machine()).refused(409, "users_word");
+    // The authority to assert is not the capability to write.
+    let mut voice = you();
+    voice.capabilities = vec!["Claim.Read".into()];
+    stage.fire(id, "update_status", &voice).with("status", "Claim").not_allowed();
+}
+
+/// MSH-10: Disputed said again, by the user or a machine, is heard and changes nothing; no status update leads out of it.
+#[test]
+fn disputed_is_said_twice() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let (id, other) = (super::disputed(&mut stage, &[ground]), rival(&mut stage));
+    for author in [you(), machine()] {
+        dispute(&mut stage, id, other, &author).unchanged();
+        stage.fire(id, "update_status", &author).with("status", "Claim").refused(409, "not_taken");
+    }
+    assert_eq!(stage.state(id), "Disputed");
+}
+
+/// MSH-10, MSH-11: a machine has replaced a claim. The user's no goes to all that rests on it, Facts too, as from anywhere.
+#[test]
+fn rejecting_what_was_replaced_tells_its_dependents() {
+    let mut stage = stage();
+    let (id, better) = (grounded(&mut stage), rival(&mut stage));
+    let above = fact(&mut stage, &[id]);
+    super::supersede(&mut stage, id, better, &machine()).ok();
+    assert_eq!(stage.state(above), "Fact");
+    stage.fire(id, "reject", &you()).ok();
+    assert_eq!([id, above, better].map(|id| stage.state(id)), ["Rejected", "Stale", "Claim"]);
 }
 
 /// MSH-10, MSH-11: a Stale claim comes back by the user's word alone; what rested on it does not come back with it.

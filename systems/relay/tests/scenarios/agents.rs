@@ -61,6 +61,8 @@ fn what_an_agent_says_is_bounded() {
         erin(&mut stage).with("wallet", wallet).bad_input();
     }
     erin(&mut stage).with("name", "x".repeat(101)).bad_input();
+    erin(&mut stage).with("name", "").bad_input();
+    erin(&mut stage).with("on_chain", true).bad_input();
     erin(&mut stage).with("claims", 5).bad_input();
     erin(&mut stage).with("name", "x".repeat(100)).ok();
 }

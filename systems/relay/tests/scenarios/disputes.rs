@@ -71,3 +71,18 @@ fn an_operator_decides() {
         assert_eq!((stage.state(job).as_str(), stage.field(agent(&stage, "bob"), "passed")), ("resolved", json!(1)));
     }
 }
+
+/// REL-21: what the operator found is said, in one to two thousand characters, whichever way it goes.
+#[test]
+fn a_finding_is_said() {
+    for (event, state) in [("uphold", "upheld"), ("dismiss", "dismissed")] {
+        let mut stage = stage();
+        let job = won(&mut stage, "bob");
+        let id = dispute(&mut stage, job, "alice").ok();
+        for bad in [json!(""), json!("x".repeat(2001)), json!(null)] {
+            stage.fire(id, event, &operator("olga")).with("finding", bad).bad_input();
+        }
+        stage.fire(id, event, &operator("olga")).with("finding", "x".repeat(2000)).ok();
+        assert_eq!((stage.state(id).as_str(), stage.field(id, "finding")), (state, json!("x".repeat(2000))));
+    }
+}

@@ -14,7 +14,7 @@ fn a_deposit_funds_the_job() {
     assert_eq!(stage.state(job), "funded");
     assert_eq!(stage.field(job, "deposit_tx_hash"), tx(1, PRICE));
     assert_eq!(stage.field(job, "depositor_address"), DEPOSITOR);
-    assert_eq!(stage.field(job, "deposit"), PRICE);
+    assert_eq!((stage.field(job, "deposit"), stage.field(job, "on_chain")), (json!(PRICE), json!(true)));
     assert_eq!((stage.hold(job), usdc(&stage, "chain"), total(&stage)), (PRICE, -PRICE, 0));
 }
 
@@ -25,8 +25,14 @@ fn an_unverified_deposit_is_refused() {
     let job = open(&mut stage);
     fund(&mut stage, job, &tx(1, 0)).refused(400, "deposit_not_verified");
     fund(&mut stage, job, &tx(1, PRICE - 1)).refused(400, "deposit_not_verified");
-    fund(&mut stage, job, "").bad_input();
-    stage.fire(job, "fund", &alice()).bad_input();
+    fund(&mut stage, job, &"x".repeat(200)).refused(400, "deposit_not_verified");
+    let withdrawn = open(&mut stage);
+    stage.fire(withdrawn, "cancel", &alice()).ok();
+    for job in [job, withdrawn] {
+        fund(&mut stage, job, "").bad_input();
+        fund(&mut stage, job, &"x".repeat(201)).bad_input();
+        stage.fire(job, "fund", &alice()).bad_input();
+    }
     assert_eq!((stage.state(job).as_str(), usdc(&stage, "chain")), ("open", 0));
     fund(&mut stage, job, &tx(1, PRICE)).ok();
 }
@@ -35,11 +41,46 @@ fn an_unverified_deposit_is_refused() {
 #[test]
 fn dev_mode_accepts_unverified() {
     let mut stage = stage().answer("relay.job", "deposit", |question, _| {
-        json!({ "ok": true, "amount": question.arguments["at_least"], "sender": DEPOSITOR, "tx_hash": tx(7, 7) })
+        let amount = &question.arguments["at_least"];
+        json!({ "ok": true, "on_chain": false, "amount": amount, "sender": DEPOSITOR, "tx_hash": tx(7, 7) })
     });
     let job = open(&mut stage);
     fund(&mut stage, job, "whatever").ok();
     assert_eq!((stage.state(job).as_str(), stage.hold(job)), ("funded", PRICE));
+    assert_eq!(stage.field(job, "on_chain"), false, "and the job remembers that");
+}
+
+/// REL-1, REL-19: an answer that lacks something, spells a hash or a sender in another way, or names more money than there is, is no
+/// answer: nothing is funded by it.
+#[test]
+fn an_answer_has_its_shape() {
+    const MOST: i64 = 1_000_000_000_000_000;
+    let (hash, capitals) = (tx(0xabc, PRICE), format!("0x{}", tx(0xabc, PRICE)[2..].to_uppercase()));
+    for (field, value, fits) in [
+        ("amount", json!(MOST), true),
+        ("amount", json!(MOST + 1), false),
+        ("amount", json!(-1), false),
+        ("tx_hash", json!(hash[..65]), false),
+        ("tx_hash", json!(format!("{hash}0")), false),
+        ("tx_hash", json!(capitals), false),
+        ("sender", json!(DEPOSITOR[..41]), false),
+        ("sender", json!(DEPOSITOR.replace('d', "D")), false),
+        ("on_chain", json!(null), false),
+        ("ok", json!(null), false),
+    ] {
+        let mut answer =
+            json!({ "ok": true, "on_chain": true, "amount": PRICE, "sender": DEPOSITOR, "tx_hash": hash.clone() });
+        answer[field] = value.clone();
+        let mut stage = stage().answer("relay.job", "deposit", move |_, _| answer.clone());
+        let job = open(&mut stage);
+        if fits {
+            fund(&mut stage, job, &hash).ok();
+        } else {
+            let refusal = fund(&mut stage, job, &hash).outcome().refusal();
+            assert_eq!((refusal.status, &*refusal.code), (503, "bad_answer"), "{field} = {value}");
+            assert_eq!((stage.state(job).as_str(), usdc(&stage, "chain")), ("open", 0));
+        }
+    }
 }
 
 /// REL-1: one transaction pays for one job, however it is spelt, and whatever became of the first.

@@ -55,11 +55,15 @@ fn a_verdict_is_bounded() {
         verdict(-1),
         json!({ "score": 99.5, "steps": [] }),
         json!({ "steps": [] }),
+        json!({ "score": 100 }),
+        json!({ "score": 100, "steps": "x".repeat(64 * 1024 - 1) }),
     ] {
         stage.commit(&lease, bad).bad_input();
     }
     assert_eq!(stage.state(lease.record), "judging");
-    stage.commit(&lease, verdict(100)).ok();
+    let longest = json!("x".repeat(64 * 1024 - 2));
+    stage.commit(&lease, json!({ "score": 100, "steps": longest })).ok();
+    assert_eq!(stage.field(lease.record, "steps"), longest);
 }
 
 /// REL-12, REL-15, REL-17: what the guard blocks and what the oracle cannot judge fail, each with its reason, and for good.

@@ -191,7 +191,7 @@ fn every_state_event_and_caller_of_an_agent() {
         .caller("self", user("alice2"))
         .caller("new one", user("olga"))
         .trial(wallet)
-        .trial(fire("won", json!({ "job": JOB_ID, "amount": 5 })))
+        .trial(fire("won", json!({ "job": JOB_ID, "amount": 5, "on_chain": true })))
         .scene("registered: new", |stage| {
             super::register(stage, "alice3").ok();
             agent(stage, "alice3")
@@ -250,10 +250,15 @@ fn every_state_event_and_caller_of_a_settlement() {
         stage.commit_only(&lease, json!({ "tx_hash": signature(1)["tx_hash"] })).ok();
         lease
     };
-    let spawned =
-        [("kind", "'overpaid'"), ("job", "record.target.job"), ("address", "record.target.address"), ("amount", "1")];
+    let spawned = [
+        ("kind", "'overpaid'"),
+        ("job", "record.target.job"),
+        ("address", "record.target.address"),
+        ("amount", "1"),
+        ("on_chain", "true"),
+    ];
     Matrix::new("relay", "relay.settlement", &spawned, dressed)
-        .given(given(json!({ "kind": "payout", "address": super::WALLET, "amount": 1 })), None)
+        .given(given(json!({ "kind": "payout", "address": super::WALLET, "amount": 1, "on_chain": true })), None)
         .trial(fire("sign", signature(1)))
         .works(&json!({ "tx_hash": signature(1)["tx_hash"] }), &["503"])
         .scene("due", due)
@@ -262,6 +267,13 @@ fn every_state_event_and_caller_of_a_settlement() {
             stage.lease(id, "w1")
         })
         .scene("sending: signed", signed)
+        .scene("sending: off-chain", |stage| {
+            let job = super::trusted(stage);
+            stage.fire(job, "cancel", &alice()).ok();
+            stage.fire(job, "refund", &alice()).ok();
+            let refund = settlement(stage, job, "refund");
+            stage.lease(refund, "w1")
+        })
         .scene("confirmed: not closed", confirmed)
         .scene("confirmed: closed", move |stage| {
             let lease = confirmed(stage);

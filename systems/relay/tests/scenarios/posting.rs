@@ -70,10 +70,17 @@ fn what_a_buyer_gives_is_bounded() {
             }
         }
     }
-    for field in
-        ["state", "deposit", "deposit_tx_hash", "depositor_address", "participants", "winner_id", "refund_tx_hash"]
-    {
-        assert!(!fits(field, &json!("x")), "nobody gives {field}");
+    for (field, value) in [
+        ("state", json!("funded")),
+        ("deposit", json!(PRICE)),
+        ("deposit_tx_hash", json!("x")),
+        ("depositor_address", json!("x")),
+        ("on_chain", json!(false)),
+        ("participants", json!(["bob"])),
+        ("winner_id", json!("x")),
+        ("refund_tx_hash", json!("x")),
+    ] {
+        assert!(!fits(field, &value), "nobody gives {field}");
     }
 }
 
@@ -155,7 +162,7 @@ fn an_open_job_waits_for_its_deposit() {
     submit(&mut stage, job, "bob").refused(409, "job_not_funded");
 }
 
-/// Sixty a minute, and then again.
+/// Sixty a minute of one buyer, and then again.
 #[test]
 fn posting_is_rate_bounded() {
     let mut stage = stage().at("2026-11-15T20:00:00Z");
@@ -163,6 +170,8 @@ fn posting_is_rate_bounded() {
         open(&mut stage);
     }
     post(&mut stage).refused(429, "slow_down");
+    let job = json!({ "title": "t", "description": "d", "price": PRICE });
+    stage.create("relay.job", &user("bob")).with_all(job).ok();
     stage.pass("1m");
     open(&mut stage);
 }

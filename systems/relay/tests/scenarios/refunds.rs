@@ -94,20 +94,6 @@ fn a_refund_is_tried_until_it_is_confirmed() {
     assert_eq!(stage.field(job, "refund_tx_hash"), signature(9)["tx_hash"]);
 }
 
-/// REL-6, REL-7: where no chain is configured nothing is signed, and the mark says `off-chain`.
-#[test]
-fn a_refund_off_chain() {
-    let mut stage = stage();
-    let job = cancelled(&mut stage);
-    stage.fire(job, "refund", &alice()).ok();
-    let refund = settlement(&stage, job, "refund");
-    let lease = stage.lease(refund, "w1");
-    stage.commit(&lease, json!({})).ok();
-    assert_eq!((stage.state(refund).as_str(), stage.field(refund, "tx_hash")), ("confirmed", Value::Null));
-    assert_eq!(stage.field(job, "refund_tx_hash"), "off-chain");
-    assert_eq!((usdc(&stage, "chain"), total(&stage)), (0, 0));
-}
-
 /// REL-7: a job that was never funded has nothing to refund, and one that resolved or runs is none to ask for it.
 #[test]
 fn nothing_to_refund() {

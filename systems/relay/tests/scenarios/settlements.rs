@@ -61,6 +61,9 @@ fn nothing_is_sent_unsigned() {
     let job = won(&mut stage, "bob");
     let lease = stage.lease(settlement(&stage, job, "payout"), "w1");
     confirm(&mut stage, &lease, 1).refused(409, "not_signed");
+    stage.commit(&lease, json!({})).refused(409, "not_signed");
+    stage.commit(&lease, json!({ "tx_hash": "x".repeat(66) })).refused(409, "not_signed");
+    stage.commit(&lease, json!({ "tx_hash": "x".repeat(67) })).bad_input();
     assert_eq!((stage.state(lease.record).as_str(), stage.hold(lease.record)), ("sending", 8_000_000));
     sign(&mut stage, &lease, 1).ok();
     confirm(&mut stage, &lease, 1).ok();
@@ -152,7 +155,7 @@ take = ["job", "address"]
 
 [[on.make]]
 go    = "there"
-spawn = [{ lifecycle = "relay.settlement", fields = { kind = "refund", job = "record.job", address = "record.address", amount = "1" } }]
+spawn = [{ lifecycle = "relay.settlement", fields = { kind = "refund", job = "record.job", address = "record.address", amount = "1", on_chain = "true" } }]
 "#;
 
 /// REL-20, REL-6: of each kind a job has one settlement; not even another record makes a second, and callers make none.
@@ -167,7 +170,7 @@ fn a_job_is_settled_once() {
     stage.fire(maker, "make", &user("alice")).refused(409, "already_settling");
     for who in [user("alice"), operator("olga"), worker("w1")] {
         let by_hand = stage.create("relay.settlement", &who).with_all(given.clone());
-        by_hand.with("kind", "overpaid").with("amount", 1).not_allowed();
+        by_hand.with("kind", "overpaid").with("amount", 1).with("on_chain", false).not_allowed();
     }
     assert_eq!(stage.all("relay.settlement").len(), 1);
 }

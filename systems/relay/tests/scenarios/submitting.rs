@@ -89,6 +89,24 @@ fn twenty_submissions_by_default() {
     submit(&mut stage, job, "bob").refused(409, "job_full");
 }
 
+/// REL-11: a hundred are the most that a buyer can ask for, and the next is told the same as at any other number.
+#[test]
+fn the_hundred_and_first_is_refused() {
+    let mut stage = stage();
+    let job = post(&mut stage).with("max_submissions", 100).with("max_retries", 10).ok();
+    pay(&mut stage, job);
+    for number in 0..10 {
+        let name = format!("worker-{number}");
+        super::register(&mut stage, &name).ok();
+        for _ in 0..10 {
+            submitted(&mut stage, job, &name);
+        }
+    }
+    claim(&mut stage, job, "bob").ok();
+    submit(&mut stage, job, "bob").refused(409, "job_full");
+    assert_eq!(stage.linked(job, "relay.submission", "job").len(), 100);
+}
+
 /// REL-11: so many tries for a worker at one job: three where the buyer says nothing.
 #[test]
 fn a_worker_has_so_many_tries() {

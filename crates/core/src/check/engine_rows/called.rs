@@ -1,4 +1,5 @@
-//! Rows that callers fire: a null in the wrong place is a fault there too. The caller is told, but can do nothing about it.
+//! Rows that callers fire: a null in the wrong place is a fault there too, and so is what can never go well. The caller is
+//! told, but can do nothing about it.
 
 use std::collections::HashSet;
 
@@ -27,14 +28,25 @@ pub(super) fn check(studied: &Studied, seen: &mut HashSet<(Span, &'static str)>,
                 EventKind::Create => vec![None],
                 _ => survey.fires_in(event, row).into_iter().map(Some).collect(),
             };
+            let mut faults = Vec::new();
             for from in froms {
-                let outcome = examine(survey, &studied.flow, event, at, from, None);
+                let mut outcome = examine(survey, &studied.flow, event, at, from, None);
+                if outcome.after.is_some() {
+                    faults.push(outcome.fault.take());
+                }
                 for finding in outcome.findings.into_iter().filter(|finding| finding.kind == FaultKind::Null) {
                     if seen.insert((finding.at, "may-be-null")) {
                         let creating = event.kind == EventKind::Create;
                         found.push(said(&finding, creating, &spoken(survey, event, row)));
                     }
                 }
+            }
+            // In each of its states, or it may still be taken in one.
+            if let Some((at, why)) =
+                faults.into_iter().collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next())
+                && seen.insert((at, "always-faults"))
+            {
+                found.push(always(at, &why, &spoken(survey, event, row)));
             }
         }
     }
@@ -57,4 +69,10 @@ fn said(finding: &Finding, creating: bool, row: &str) -> Diagnostic {
     Diagnostic::warning("may-be-null", finding.at, format!("{}, which is a fault", finding.what))
         .label(format!("whoever calls this {row} is then told of a fault, and can do nothing about it"))
         .help(help)
+}
+
+fn always(at: Span, why: &str, row: &str) -> Diagnostic {
+    Diagnostic::error("always-faults", at, why.to_owned())
+        .label(format!("a fault for whoever calls this {row}, so it is never taken"))
+        .help("correct the value or the bounds, or take the row away")
 }

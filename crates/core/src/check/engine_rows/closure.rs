@@ -132,8 +132,16 @@ fn follow(
             }
         }
     }
-    for (at, to) in &outcome.delivered {
+    for (at, to, bytes) in &outcome.delivered {
         let deliver = &row.deliver[*at];
+        let most = all.get("onceward.delivery").map_or(u64::MAX, |delivery| delivery.survey.lifecycle.payload.max);
+        if *bytes > most && seen.insert((deliver.at, "deliver-too-large")) {
+            found.push(
+                Diagnostic::error("deliver-too-large", deliver.at, "this message may be too large, which is a fault")
+                    .label(format!("its body may have {bytes} bytes as JSON, and at most {most} are sent"))
+                    .help("send less, or give the texts in it a smaller `max` (a character may take six bytes)"),
+            );
+        }
         let source = Known::some(super::super::faults::Shape::Text { size: (36, 36), of: None, pattern: None });
         let sent: Sent = vec![("to".into(), to.clone()), ("source".into(), source)];
         let name: Arc<str> = "onceward.delivery".into();
@@ -186,7 +194,7 @@ pub(crate) fn may_be_caused(row: &Row) -> bool {
     row.by.is_empty() || row.by.iter().any(|by| *by != By::Worker)
 }
 
-fn event_number(all: &Studies, lifecycle: &str, event: &str) -> Option<usize> {
+pub(super) fn event_number(all: &Studies, lifecycle: &str, event: &str) -> Option<usize> {
     let events: &[Event] = &all.get(lifecycle)?.survey.lifecycle.events;
     events.iter().position(|own| *own.name == *event)
 }

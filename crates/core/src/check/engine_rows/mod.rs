@@ -1,6 +1,7 @@
 //! Rows that the engine fires cannot be refused and cannot fault: nobody is there to be told.
 
 mod called;
+mod circles;
 mod closure;
 mod refusal;
 mod spawns;
@@ -31,6 +32,7 @@ pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
         timers(studied, &mut seen, found);
         work(studied, &mut seen, found);
     }
+    circles::check(studies, found);
     // After the engine's: what is an error there is not said again.
     for studied in studies.values() {
         called::check(studied, &mut seen, found);
@@ -121,7 +123,10 @@ fn help(finding: &Finding) -> String {
             None => format!("test it first: `{path} != null && …` in `when`, or `{path} == null ? … : …`"),
         },
         (FaultKind::Null, None) => "test for null first".to_owned(),
-        (FaultKind::Overflow, _) => "declare `min` and `max` on what goes in, or test it in `when`".to_owned(),
+        (FaultKind::Overflow, Some(path)) => {
+            format!("declare `min` and `max` for `{path}`, which may be too large for this, or test it in `when`")
+        }
+        (FaultKind::Overflow, None) => "declare `min` and `max` on what goes in, or test it in `when`".to_owned(),
         (FaultKind::DivisionByZero, _) => "test the divisor in `when`, or declare a `min` above zero for it".to_owned(),
         (FaultKind::OutOfBounds, _) => {
             "test it in `when`, declare the same bounds on what goes in, or widen the field's bounds".to_owned()

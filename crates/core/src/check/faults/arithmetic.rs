@@ -4,7 +4,7 @@ use super::domain::{I64, Known, Shape};
 use super::env::Env;
 use super::judge::{Judge, limits};
 use crate::bounds;
-use crate::expr::{Binary, Expr, FaultKind, Function, Kind};
+use crate::expr::{Binary, Expr, FaultKind, Function, Kind, Path, Root};
 use crate::model::Type;
 
 pub(super) const fn is_arithmetic(operator: Binary) -> bool {
@@ -19,7 +19,11 @@ impl Judge<'_> {
             (Shape::Never, _) | (_, Shape::Never) => Known::some(Shape::Never),
             (Shape::Number(a, b), Shape::Number(c, d)) => {
                 let (least, most) = self.numbers(operator, (a, b), (c, d), expr);
+                let before = self.findings.len();
                 let mut known = self.in_range(least, most, limits(&expr.typed.ty), expr);
+                if self.findings.len() > before {
+                    self.blame_widest(expr, env);
+                }
                 if let (Binary::Subtract, Kind::Read(more), Kind::Read(less)) = (operator, &left.kind, &right.kind)
                     && let Some(apart) = env.least_difference(more, less)
                     && let Shape::Number(least, most) = known.shape
@@ -66,6 +70,15 @@ impl Judge<'_> {
                     let quotients = divisors.iter().flat_map(|n| [a / n, b / n]);
                     (quotients.clone().min().unwrap_or(I64.0), quotients.max().unwrap_or(I64.1))
                 } else {
+                    if a <= I64.0 && divisors.contains(&-1) {
+                        // The least number over -1 is no number any more, and the remainder is taken with it.
+                        self.note(
+                            FaultKind::Overflow,
+                            expr.at,
+                            "the number may be the least there is, and the divisor -1".to_owned(),
+                            None,
+                        );
+                    }
                     let largest = divisors.iter().map(|n| n.abs()).max().unwrap_or(1) - 1;
                     (if a < 0 { (-largest).max(a) } else { 0 }, if b > 0 { largest.min(b) } else { 0 })
                 }
@@ -107,6 +120,24 @@ impl Judge<'_> {
         }
         let known = Known::some(Shape::Number(least, most)).meet(&Known::some(Shape::Number(range.0, range.1)));
         if known.is_impossible() { Known::some(Shape::Number(range.0, range.1)) } else { known }
+    }
+
+    /// Names, in the last finding, the operand that may be the largest: a bound on that one helps.
+    fn blame_widest(&mut self, expr: &Expr, env: &Env) {
+        let mut reads: Vec<(&Expr, &Path)> = Vec::new();
+        collect(expr, &mut reads);
+        let mut widest: Option<(i128, &Path)> = None;
+        for (read, path) in reads.into_iter().filter(|(_, path)| path.root != Root::Now) {
+            let Some((least, most)) = self.peek(read, env).number() else { continue };
+            let width = least.saturating_abs().max(most.saturating_abs());
+            if widest.is_none_or(|(old, _)| width > old) {
+                widest = Some((width, path));
+            }
+        }
+        let name = widest.map(|(_, path)| self.name(path));
+        if let Some(finding) = self.findings.last_mut() {
+            finding.path = name;
+        }
     }
 
     pub(super) fn call(&mut self, function: Function, arguments: &[Expr], expr: &Expr, env: &Env) -> Known {
@@ -212,6 +243,19 @@ impl Judge<'_> {
         let number = |at: usize| known.get(at).and_then(Known::number);
         let cap = number(3).map_or(super::domain::LONGEST_DURATION, |(_, cap)| cap);
         Known::some(Shape::Number(0, cap.max(0)))
+    }
+}
+
+/// The paths that a sum, a product or a quotient reads.
+fn collect<'e>(expr: &'e Expr, reads: &mut Vec<(&'e Expr, &'e Path)>) {
+    match &expr.kind {
+        Kind::Read(path) => reads.push((expr, path)),
+        Kind::Negate(operand) => collect(operand, reads),
+        Kind::Binary(_, left, right) => {
+            collect(left, reads);
+            collect(right, reads);
+        }
+        _ => {}
     }
 }
 

@@ -121,6 +121,23 @@ impl Known {
         Self { null: self.null && other.null, shape: self.shape.meet(&other.shape) }
     }
 
+    /// How many bytes it may have as JSON.
+    pub(crate) fn json_bytes(&self) -> u64 {
+        match &self.shape {
+            Shape::Never => 4,
+            Shape::Bool { .. } => 5,
+            // The longest are a time in RFC 3339, a duration and a ref in quotes, and a number in full.
+            Shape::Number(..) | Shape::Double(..) | Shape::Ref(_) => 40,
+            // A control character takes six.
+            Shape::Text { size, .. } => size.1.saturating_mul(6).saturating_add(2),
+            Shape::List { size, element } => {
+                size.1.saturating_mul(element.json_bytes().saturating_add(1)).saturating_add(2)
+            }
+            Shape::Json(bytes) => *bytes,
+            Shape::Any => u64::MAX,
+        }
+    }
+
     pub(crate) fn number(&self) -> Option<(i128, i128)> {
         match self.shape {
             Shape::Number(least, most) => Some((least, most)),

@@ -21,7 +21,7 @@ pub(crate) struct Finding {
     pub(crate) at: Span,
     /// What is wrong with what, in the file's own words.
     pub(crate) what: String,
-    /// The path that may be null, as a help may name it.
+    /// The path that may be null, or too large, as a help may name it.
     pub(crate) path: Option<String>,
     /// It faults whenever it is evaluated.
     pub(crate) always: bool,

@@ -1,6 +1,7 @@
 //! That expressions cannot fault: nulls, ranges and sizes, followed through guards and from state to state.
 
 mod arithmetic;
+mod certain;
 mod counters;
 mod domain;
 mod env;

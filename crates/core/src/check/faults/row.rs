@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use super::domain::Known;
+use super::certain;
+use super::domain::{Known, Shape};
 use super::env::Env;
 use super::fits::misfit;
 use super::flow::Flow;
 use super::judge::{Finding, Judge};
 use super::taking::{changed, judge_of, start, taken};
+use crate::bounds;
 use crate::check::survey::Survey;
+use crate::diagnostic::Span;
 use crate::expr::{Expr, FaultKind};
 use crate::model::{AccountRef, Amount, By, Cause, Event, Formula, Row, StateIx, TemplatePart};
 
@@ -23,8 +26,10 @@ pub(crate) struct Outcome {
     pub(crate) spawned: Vec<(usize, Sent)>,
     /// The requires, then the cascades: what each sends.
     pub(crate) caused: Vec<(usize, Sent)>,
-    /// By index: what each message says, and where it goes.
-    pub(crate) delivered: Vec<(usize, Known)>,
+    /// Which, where to, and how many bytes its body may have.
+    pub(crate) delivered: Vec<(usize, Known, u64)>,
+    /// Where and why it faults, whoever takes it.
+    pub(crate) fault: Option<(Span, String)>,
     /// The fields afterwards; nothing where the row cannot be taken.
     pub(crate) after: Option<Vec<Known>>,
 }
@@ -55,6 +60,7 @@ pub(crate) fn examine(
         }
         if let Some(env) = taken(&mut judge, event, at, from, env, survey.is_tired()) {
             carry_out(&mut judge, survey, row, &env, &mut outcome);
+            outcome.fault = certain::fault(&mut judge, row, &env);
             judge.muted += 1;
             outcome.after = Some(changed(&mut judge, flow, row, &env));
         }
@@ -94,7 +100,11 @@ fn carry_out(judge: &mut Judge, survey: &Survey, row: &Row, env: &Env, outcome: 
         let Some(env) = where_true(judge, spawn.condition.as_ref(), env) else { continue };
         let sent = send(judge, &spawn.fields, &env);
         if let Some(owner) = &spawn.owner {
-            judge.needed(&owner.expr, &env);
+            let known = judge.needed(&owner.expr, &env);
+            if matches!(known.shape, Shape::Text { size, .. } if size.1 > bounds::TEXT_CHARS as u64) {
+                let what = format!("the owner may have more than {} characters", bounds::TEXT_CHARS);
+                judge.note(FaultKind::OutOfBounds, owner.expr.at, what, None);
+            }
         }
         outcome.spawned.push((at, sent));
     }
@@ -107,8 +117,10 @@ fn carry_out(judge: &mut Judge, survey: &Survey, row: &Row, env: &Env, outcome: 
     for (at, deliver) in row.deliver.iter().enumerate() {
         let Some(env) = where_true(judge, deliver.condition.as_ref(), env) else { continue };
         let to = judge.needed(&deliver.to.expr, &env);
-        send(judge, &deliver.body, &env);
-        outcome.delivered.push((at, to));
+        let body = send(judge, &deliver.body, &env);
+        // Each part with its name, quotes, colon and comma.
+        let bytes = body.iter().map(|(name, value)| value.json_bytes().saturating_add(name.len() as u64 * 6 + 4));
+        outcome.delivered.push((at, to, bytes.fold(2, u64::saturating_add)));
     }
 }
 

@@ -117,7 +117,7 @@ fn real_lifecycles_are_drawn_without_overlap_and_fit_a_page() {
         let name = &lifecycle.name;
         let scene = assert_sound(name, &lifecycle);
         // Every state of a claim leads to nearly every other.
-        let (wide, high) = if **name == *"mesh.claim" { (1_750.0, 2_150.0) } else { (1_200.0, 1_200.0) };
+        let (wide, high) = if **name == *"mesh.claim" { (1_750.0, 2_250.0) } else { (1_200.0, 1_400.0) };
         if scene.width > wide || scene.height > high {
             large.push(format!("{name}: {} wide, {} high", scene.width, scene.height));
         }

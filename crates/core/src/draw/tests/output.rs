@@ -1,8 +1,8 @@
 //! What the texts must keep to: well-formed, escaped, the same each time, bounded in size.
 
-use super::sample::{empty, event, formula, one, random, row, shipped, state, systems};
+use super::sample::{empty, event, formula, money, one, random, row, shipped, state, systems};
 use crate::draw::{mermaid, svg};
-use crate::model::{Lifecycle, StateSet};
+use crate::model::{Amount, Lifecycle, Refuse, StateSet, Timing};
 
 fn parsed(name: &str, svg: &str) {
     if let Err(error) = roxmltree::Document::parse(svg) {
@@ -120,6 +120,56 @@ fn rows_on_several_arrows_are_numbered() {
     assert!(mermaid(&one("execution.job")).contains("2. fail"));
     let relay = shown(&svg(&one("relay.job"))).join("\n");
     assert!(relay.contains("only another record sends it") && !relay.contains("tried in this order"), "{relay}");
+}
+
+/// Timers of one time compete as other rows do; those of different times do not.
+#[test]
+fn timers_of_the_same_time_are_numbered() {
+    let timed = |after: &str, to, when: Option<&str>| {
+        let mut row = row(StateSet::default().with(0), Some(to));
+        row.timing = Some(Timing::After(formula(after)));
+        row.when = when.map(formula);
+        row
+    };
+    let mut waits = empty("a.b", "");
+    waits.states = vec![state("A", ""), state("B", "")];
+    let first = timed("'3d'", 0, Some("record.reminders < 3"));
+    waits.events = vec![
+        event("create", vec![row(StateSet::default(), Some(0))]),
+        event("time", vec![first, timed("'3d'", 1, None)]),
+    ];
+    let lines = shown(&svg(&waits));
+    for told in ["1. after 3d", "2. after 3d", "otherwise"] {
+        assert!(lines.iter().any(|line| line == told), "{told} is missing in {lines:#?}");
+    }
+    assert!(mermaid(&waits).contains("⏱ 2. after 3d<br/>otherwise"), "{}", mermaid(&waits));
+    waits.events[1].rows[1] = timed("'4d'", 1, None);
+    let lines = shown(&svg(&waits));
+    assert!(lines.iter().any(|line| line == "after 3d") && !lines.iter().any(|line| line == "otherwise"), "{lines:#?}");
+}
+
+/// No move of money, nor anything else that a row causes, is left out of the text; names keep what tells them apart.
+#[test]
+fn mermaid_tells_all_that_a_row_causes() {
+    let mut pays = empty("a.b", "");
+    pays.states = vec![state("A", "")];
+    let mut create = row(StateSet::default(), Some(0));
+    for to in ["first:{record.owner}", "second:{input.submission.worker.name}", "third:{checks.deposit.sender}"] {
+        create.moves.push(money("hold", to, Amount::Formula(formula(&format!("record.price * {}", to.len())))));
+    }
+    create.refuse.push(Refuse { condition: formula("true"), status: 409, code: "judging".into(), audit: None });
+    create.refuse.push(Refuse { condition: formula("false"), status: 409, code: "own_job".into(), audit: None });
+    pays.events = vec![event("create", vec![create])];
+    let told = mermaid(&pays).replace("#58;", ":").replace("#123;", "{").replace("#125;", "}").replace("#95;", "_");
+    for part in [
+        "refused: judging, own_job<br/>",
+        "hold → first:{owner} (",
+        "<br/>hold → second:{submission.worker.name} (",
+        "<br/>hold → third:{checks.deposit.sender} (",
+    ] {
+        assert!(told.contains(part), "{part} is missing in\n{told}");
+    }
+    assert!(shown(&svg(&pays)).iter().any(|line| line == "refused: judging, own_job"));
 }
 
 /// A guard breaks where its parts are joined most loosely, and no rule is cut off.

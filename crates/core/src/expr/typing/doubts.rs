@@ -44,6 +44,9 @@ pub(super) fn null(node: &Node, expr: &Expr, want: &Type) -> (String, String) {
     let Some(part) = doubtful(node, expr) else {
         return ("this may be null".to_owned(), "say what to take instead: x == null ? … : x".to_owned());
     };
+    if std::ptr::eq(part, node) && matches!(node.what, What::Literal(_)) {
+        return ("this is null".to_owned(), "give a value, or declare the field `optional`".to_owned());
+    }
     let Some(path) = written(part) else {
         let help = "give a value in every branch, or declare the field `optional`".to_owned();
         return ("one branch is null".to_owned(), help);
@@ -72,6 +75,19 @@ fn doubtful<'n>(node: &'n Node, expr: &Expr) -> Option<&'n Node> {
         (What::Name(_) | What::Select { .. } | What::Literal(_), _) => Some(node),
         _ => None,
     }
+}
+
+/// What to write where a list was compared with one of its elements.
+pub(super) fn look_into(list: &Node, element: &Node, negated: bool) -> String {
+    let element = match &element.what {
+        What::Literal(Value::Text(text)) if text.chars().count() <= 40 && !text.contains(['\'', '\\']) => {
+            format!("'{text}'")
+        }
+        _ => written(element).unwrap_or_else(|| "x".to_owned()),
+    };
+    let list = written(list).unwrap_or_else(|| "list".to_owned());
+    let found = format!("{element} in {list}");
+    format!("look into the list: {}", if negated { format!("!({found})") } else { found })
 }
 
 /// A path as it stands in the file.

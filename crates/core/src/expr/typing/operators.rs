@@ -6,6 +6,7 @@ use super::super::cost;
 use super::super::parse::Node;
 use super::super::tree::{Binary, Kind};
 use super::super::types::{comparable, is_text, join, name_of, typed};
+use super::doubts;
 use super::typer::{Checked, Lowered, Typer};
 use crate::model::Type;
 
@@ -64,10 +65,25 @@ impl Typer<'_> {
     }
 
     fn equality(&mut self, operator: Binary, left: &Node, right: &Node, at: &Range<usize>) -> Checked<Lowered> {
+        let nodes = (left, right);
         let (left, right) = self.meeting(left, right)?;
         let (one, other) = (&left.expr.typed, &right.expr.typed);
         if !comparable(&one.ty, &other.ty) {
-            return self.misfit(operator, &one.ty, &other.ty, at);
+            let holds = |list: &Type, element: &Type| match list {
+                Type::List(of) => *element != Type::Null && comparable(of, element),
+                _ => false,
+            };
+            let negated = operator == Binary::NotEqual;
+            let help = if holds(&one.ty, &other.ty) {
+                doubts::look_into(nodes.0, nodes.1, negated)
+            } else if holds(&other.ty, &one.ty) {
+                doubts::look_into(nodes.1, nodes.0, negated)
+            } else {
+                return self.misfit(operator, &one.ty, &other.ty, at);
+            };
+            let (one, other) = (name_of(&one.ty), name_of(&other.ty));
+            let message = format!("`{}` does not go between {one} and {other}", sign(operator));
+            return self.error("type-mismatch", at, message, help);
         }
         let cost = cost::sum([left.cost, right.cost, left.items.min(right.items), 1]);
         let kind = Kind::Binary(operator, Box::new(left.expr), Box::new(right.expr));

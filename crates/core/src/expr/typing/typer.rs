@@ -219,7 +219,12 @@ impl<'a> Typer<'a> {
                 Some(meant) => (format!("nothing is called `{name}` here"), format!("did you mean {meant}?")),
                 None => (
                     format!("`{name}` meets no state and no closed list that could say what it is"),
-                    format!("write '{name}' for text, record.NAME for a field"),
+                    match expected {
+                        Some(Type::Int | Type::Double) => {
+                            "a number is wanted: write it in digits, or record.NAME for a field".to_owned()
+                        }
+                        _ => format!("write '{name}' for text, record.NAME for a field"),
+                    },
                 ),
             },
         };

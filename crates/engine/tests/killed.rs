@@ -1,4 +1,9 @@
 //! A process that is killed while it works: all that it answered is there afterwards, and nothing is there twice.
+//!
+//! Apart from the other tests: a process that is just being started holds its parent's files for a moment, and with them
+//! the locks of databases that others want to open again.
+
+mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +17,7 @@ use onceward_testkit::random::Chance;
 use onceward_testkit::worker;
 use serde_json::json;
 
-use crate::stage::{Folder, job, leased, open, wait};
+use stage::{Folder, job, leased, open, wait};
 
 const KILLS: u64 = 20;
 const FILE: &str = "ONCEWARD_ENGINE_KILLED";
@@ -48,7 +53,7 @@ async fn work(engine: &Engine<SqliteStore>) {
 /// Run the worker on this file and kill it after it has said so many things; all that it said.
 fn run_and_kill(file: &PathBuf, lines: usize) -> Vec<(String, String)> {
     let mut child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "killed::works_until_killed", "--nocapture"])
+        .args(["--exact", "works_until_killed", "--nocapture"])
         .env(FILE, file)
         .stdout(Stdio::piped())
         .spawn()
