@@ -189,7 +189,7 @@ pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, p
     let mut out = INTRODUCTION.to_owned();
     let _ = writeln!(
         out,
-        "\n**{:.1} %** of {} mutants are noticed; {} survive. The gate fails below 95 %. Of those that survive, {without} have a warning of the checker,\n\
+        "\n**{:.1} %** of {} mutants are noticed; {} survive. The command fails below 95 %. Of those that survive, {without} have a warning of the checker,\n\
          and {} are noticed by the typed moves; the score counts neither. ({print})\n",
         whole.score,
         whole.made - whole.identical,
