@@ -185,19 +185,10 @@ impl Turn<'_> {
     }
 }
 
-/// The record that a call names: what it will need in any case.
+/// The record that a call names, or makes under an id of the caller's: what it will need in any case.
 fn subject(call: &Call) -> Option<RecordId> {
     match call {
         Call::Create(create) => create.id,
-        Call::Fire { record, .. }
-        | Call::Lease { record, .. }
-        | Call::Start { record, .. }
-        | Call::Heartbeat { record, .. }
-        | Call::Commit { record, .. }
-        | Call::Finish { record, .. }
-        | Call::Fail { record, .. }
-        | Call::Yield { record, .. }
-        | Call::Due { record }
-        | Call::Lost { record, .. } => Some(*record),
+        other => other.record(),
     }
 }

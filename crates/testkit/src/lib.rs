@@ -4,12 +4,14 @@
 //! Everything here panics with a message that names the refusal: a panic is how a test fails.
 
 pub mod fold;
+mod folder;
 pub mod fuzz;
 pub mod matrix;
 pub mod random;
 pub mod stage;
 pub mod systems;
 
+pub use folder::Folder;
 pub use stage::{Attempt, Lease, Outcome, Stage};
 
 use onceward_core::record::Actor;

@@ -9,7 +9,6 @@ mod bounded;
 mod callers;
 mod cases;
 mod causes;
-mod circles;
 mod dead_rows;
 mod declarations;
 mod effects;
@@ -25,6 +24,7 @@ mod retries;
 mod shadowing;
 mod states;
 mod survey;
+mod timer_circles;
 mod timers;
 
 use std::collections::HashSet;
@@ -54,7 +54,7 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
         shadowing::check(survey, flow, &mut found);
         retries::check(survey, flow, &mut found);
         timers::check(survey, flow, &mut found);
-        circles::check(survey, flow, &mut found);
+        timer_circles::check(survey, flow, &mut found);
         declarations::check(survey, &mut found);
     }
     engine_rows::check(&studies, &mut found);

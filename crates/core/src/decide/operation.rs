@@ -92,6 +92,25 @@ pub enum Call {
     },
 }
 
+impl Call {
+    /// The record that the call names; `None` where it makes one.
+    pub const fn record(&self) -> Option<RecordId> {
+        match self {
+            Self::Create(_) => None,
+            Self::Fire { record, .. }
+            | Self::Lease { record, .. }
+            | Self::Start { record, .. }
+            | Self::Heartbeat { record, .. }
+            | Self::Commit { record, .. }
+            | Self::Finish { record, .. }
+            | Self::Fail { record, .. }
+            | Self::Yield { record, .. }
+            | Self::Due { record }
+            | Self::Lost { record, .. } => Some(*record),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Create {
     pub lifecycle: Arc<str>,

@@ -303,13 +303,7 @@ fn marks_stuck(call: &Call) -> bool {
 /// Set the record aside: readable, counted, and left alone by the engine until somebody's event moves it on.
 fn stuck(failed: Draft, why: &str) -> Decision {
     let (definitions, snapshot, operation, now) = (failed.definitions, failed.snapshot, failed.operation, failed.now);
-    let (Call::Due { record: id }
-    | Call::Lost { record: id, .. }
-    | Call::Lease { record: id, .. }
-    | Call::Fail { record: id, .. }
-    | Call::Yield { record: id, .. }
-    | Call::Finish { record: id, .. }) = operation.call
-    else {
+    let Some(id) = operation.call.record() else {
         return Decision::Refusal(super::halt::refusal_of_call("time", 422, "fault", why));
     };
     // Looked for and not there: asking for it again would go on for ever.
@@ -362,7 +356,8 @@ fn shown(draft: &Draft, mut refusal: Box<Refusal>) -> Step<Box<Refusal>> {
     let Some(id) = refusal.record else { return Ok(refusal) };
     let visible = match draft.snapshot.record(id) {
         None => false,
-        Some(_) if subject_of(&draft.operation.call) == Some(id) => true,
+        // Whoever got as far as a refusal about the record it named may know of it.
+        Some(_) if draft.operation.call.record() == Some(id) => true,
         Some(record) => may_read(draft, record, &draft.operation.actor, None)?,
     };
     if !visible {
@@ -370,21 +365,4 @@ fn shown(draft: &Draft, mut refusal: Box<Refusal>) -> Step<Box<Refusal>> {
         refusal.state = None;
     }
     Ok(refusal)
-}
-
-/// The record that a call names: whoever got as far as a refusal about it may know of it.
-const fn subject_of(call: &Call) -> Option<RecordId> {
-    match call {
-        Call::Create(_) => None,
-        Call::Fire { record, .. }
-        | Call::Lease { record, .. }
-        | Call::Start { record, .. }
-        | Call::Heartbeat { record, .. }
-        | Call::Commit { record, .. }
-        | Call::Finish { record, .. }
-        | Call::Fail { record, .. }
-        | Call::Yield { record, .. }
-        | Call::Due { record }
-        | Call::Lost { record, .. } => Some(*record),
-    }
 }

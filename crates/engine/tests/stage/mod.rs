@@ -4,8 +4,6 @@
 
 pub(crate) mod troubled;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onceward_core::decide::{Call, Create};
@@ -15,6 +13,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Checks, Config, Engine, EngineError, Submission, Wanted};
 use onceward_store::{AnyStore, Clock, ListQuery, MemoryStore, Replay, SqliteStore, Store};
+pub(crate) use onceward_testkit::Folder;
 use onceward_testkit::{user, worker};
 use serde_json::{Map, Value as Json};
 
@@ -45,29 +44,6 @@ pub(crate) fn unpolled() -> Config {
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build();
     runtime.expect("a runtime").block_on(future)
-}
-
-/// A folder of the test's own, gone when it is done.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("onceward-engine-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Self(path)
-    }
-
-    pub(crate) fn file(&self) -> PathBuf {
-        self.0.join("test.db")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 pub(crate) fn sqlite(folder: &Folder, clock: &Clock) -> AnyStore {

@@ -3,12 +3,10 @@
 
 pub(crate) mod driver;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::time::Time;
 use onceward_store::{AnyStore, Clock, MemoryStore, SqliteStore};
+pub(crate) use onceward_testkit::Folder;
 
 /// The suite's lifecycles.
 pub(crate) fn suite() -> Files {
@@ -35,29 +33,6 @@ pub(crate) fn start() -> Time {
 /// Wait for a future that waits for nobody but other threads.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
-}
-
-/// A folder of the test's own, gone when it is done.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("onceward-store-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Self(path)
-    }
-
-    pub(crate) fn file(&self) -> PathBuf {
-        self.0.join("test.db")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The same test on every store.

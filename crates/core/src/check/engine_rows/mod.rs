@@ -1,9 +1,9 @@
 //! Rows that the engine fires cannot be refused and cannot fault: nobody is there to be told.
 
 mod called;
-mod circles;
 mod closure;
 mod refusal;
+mod spawn_circles;
 mod spawns;
 
 use std::collections::{BTreeMap, HashSet};
@@ -32,7 +32,7 @@ pub(super) fn check(studies: &Studies, found: &mut Vec<Diagnostic>) {
         timers(studied, &mut seen, found);
         work(studied, &mut seen, found);
     }
-    circles::check(studies, found);
+    spawn_circles::check(studies, found);
     // After the engine's: what is an error there is not said again.
     for studied in studies.values() {
         called::check(studied, &mut seen, found);

@@ -41,17 +41,13 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
         );
         return;
     }
-    if let Some(circle) = circle_of_all(survey, &ways) {
+    if let Some(circle) = circle(survey, &ways.iter().collect::<Vec<_>>()) {
         found.push(
             Diagnostic::warning("unproven-timers", circle[0].row.at, "unknown whether these timers ever rest")
                 .label(told(survey, &circle))
                 .help(help(survey, &circle)),
         );
     }
-}
-
-fn circle_of_all<'a>(survey: &Survey, ways: &'a [Way<'a>]) -> Option<Vec<&'a Way<'a>>> {
-    circle(survey, &ways.iter().collect::<Vec<_>>())
 }
 
 /// A timer with no delay that makes another record of its own kind, which has the same timer.

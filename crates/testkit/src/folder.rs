@@ -1,0 +1,29 @@
+//! A place on the disk for one test.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A folder of the test's own, gone when it is done.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    #[allow(clippy::new_without_default, reason = "it makes a folder, which nobody expects of a default")]
+    pub fn new() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("onceward-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    /// A database in it.
+    pub fn file(&self) -> PathBuf {
+        self.0.join("test.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
