@@ -1,6 +1,8 @@
 //! Loading what `decide` needs: one statement for each kind of key, all of them in one round trip. A save asks the same
 //! questions again, with less in the answers, to see whether they still hold.
 
+use std::collections::{BTreeSet, HashMap};
+
 use onceward_core::decide::{Account, CountKey, Key, LinkKey, QueueKey, UniqueKey};
 use onceward_core::record::Token;
 use onceward_core::time::Time;
@@ -86,7 +88,9 @@ impl Asking {
         wish: Wish,
     ) -> Result<Self, StoreError> {
         let mut asking = Self::default();
-        for key in keys.iter().filter(|key| base.lacks(key)) {
+        // Whoever asks may name one twice.
+        let keys: BTreeSet<&Key> = keys.iter().filter(|key| base.lacks(key)).collect();
+        for key in keys {
             match key {
                 Key::Record(id) => asking.records.push(*id),
                 Key::Unique(key) => asking.uniques.push(key.clone()),
@@ -182,7 +186,7 @@ impl Asking {
         known: &Known,
         wish: Wish,
     ) -> Result<(), StoreError> {
-        let mut records: std::collections::HashMap<RecordId, _> = std::collections::HashMap::new();
+        let mut records: HashMap<RecordId, _> = HashMap::new();
         for row in self.answer(answers, 0) {
             if wish == Wish::Whole {
                 let (stored, record) = rows::record(row, &known.catalog)?;
