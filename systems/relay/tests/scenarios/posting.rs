@@ -19,6 +19,7 @@ fn a_job_is_posted_open() {
         ("min_reputation", json!(0.0)),
         ("participants", json!([])),
         ("deposit", json!(0)),
+        ("on_chain", json!(true)),
         ("refund_tx_hash", json!(null)),
         ("winner_id", json!(null)),
     ] {
@@ -58,7 +59,7 @@ fn what_a_buyer_gives_is_bounded() {
         ("title", json!([long(1), long(500)]), json!([long(0), long(501), null])),
         ("description", json!([long(1), long(50_000)]), json!([long(0), long(50_001)])),
         ("rubric", json!([long(10_000), null]), json!([long(10_001)])),
-        ("artifact_type", json!([long(20)]), json!([long(0), long(21)])),
+        ("artifact_type", json!([long(1), long(20)]), json!([long(0), long(21)])),
         ("threshold", json!([1, 100]), json!([0, 101])),
         ("max_submissions", json!([1, 100]), json!([0, 101])),
         ("max_retries", json!([1, 10]), json!([0, 11])),

@@ -158,4 +158,5 @@ fn a_worker_gives_its_content_and_nothing_else() {
     ] {
         submit(&mut stage, job, "bob").with_all(given).bad_input();
     }
+    stage.create("relay.submission", &user("bob")).payload(b"five, seven, five").bad_input();
 }
