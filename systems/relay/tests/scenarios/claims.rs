@@ -111,6 +111,11 @@ fn an_unclaimed_job_does_not_count() {
     won(&mut stage, "bob");
     stage.fire(job, "unclaim", &user("bob")).ok();
     assert_eq!(rate(&stage, "bob"), 1.0);
+    let [lost, left] = [funded(&mut stage), funded(&mut stage)];
+    claim(&mut stage, lost, "bob").ok();
+    claim(&mut stage, left, "bob").ok();
+    stage.fire(left, "unclaim", &user("bob")).ok();
+    assert_eq!(rate(&stage, "bob"), 0.5);
 }
 
 /// REL-21: with the first submission the claim stays; what others handed in does not matter.

@@ -39,6 +39,7 @@ fn only_parties_and_only_resolved_jobs() {
     dispute(&mut stage, job, "mallory").not_allowed();
     let complaint = json!({ "job": job.to_string(), "reason": "I do not like it" });
     stage.create("relay.dispute", &operator("olga")).with_all(complaint).not_allowed();
+    stage.create("relay.dispute", &alice()).with("reason", "of no job at all").bad_input();
     for bad in [json!(""), json!("x".repeat(2001)), json!(null)] {
         dispute(&mut stage, job, "alice").with("reason", bad).bad_input();
     }

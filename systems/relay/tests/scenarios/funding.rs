@@ -84,6 +84,9 @@ fn an_answer_has_its_shape() {
         ("sender", json!(DEPOSITOR.replace('d', "D")), false),
         ("on_chain", json!(null), false),
         ("ok", json!(null), false),
+        ("amount", json!(null), false),
+        ("sender", json!(null), false),
+        ("tx_hash", json!(null), false),
     ] {
         let mut answer =
             json!({ "ok": true, "on_chain": true, "amount": PRICE, "sender": DEPOSITOR, "tx_hash": hash.clone() });
@@ -183,7 +186,9 @@ fn a_deposit_for_a_cancelled_job_goes_back() {
     let job = post(&mut stage).ok();
     stage.fire(job, "cancel", &alice()).ok();
     stage.fire(job, "refund", &alice()).refused(400, "nothing_to_refund");
-    stage.fire(job, "fund", &user("bob")).with("tx_hash", tx(1, PRICE)).not_allowed();
+    for who in [user("bob"), operator("olga")] {
+        stage.fire(job, "fund", &who).with("tx_hash", tx(1, PRICE)).not_allowed();
+    }
     fund(&mut stage, job, &tx(1, PRICE - 1)).refused(400, "deposit_not_verified");
     fund(&mut stage, job, &tx(1, 0)).refused(400, "deposit_not_verified");
     fund(&mut stage, job, &tx(1, PRICE + 5)).ok();
