@@ -79,6 +79,10 @@ cascade = [{ to = "record.agent", event = "edit", input = { wallet = "'0xAAAAAAA
 go      = "there"
 cascade = [{ to = "record.agent", event = "unclaimed" }]
 
+[[on.sent]]
+go      = "there"
+cascade = [{ to = "record.job", event = "refund_sent", input = { tx_hash = "'sent'" } }]
+
 [[on.sign]]
 go      = "there"
 input   = { nonce = "int", raw_tx = "string", tx_hash = "string" }
@@ -101,6 +105,7 @@ fn boss(stage: &mut Stage, told: [RecordId; 4]) -> RecordId {
 }
 
 /// REL-8, REL-9, REL-20, REL-21: what agents, senders and operators do they do themselves; no other record does it for them.
+/// REL-6: and none says of a job that is not over that its refund was sent.
 #[test]
 fn no_record_speaks_for_its_people() {
     let mut stage = dressed(Stage::new(systems::load_with("relay", &[("boss.toml", BOSS)])));
@@ -125,6 +130,9 @@ fn no_record_speaks_for_its_people() {
         stage.fire(boss, "sign", &nobody).with_all(signature(1)).unchanged();
         for event in ["post", "register", "complain"] {
             stage.fire(boss, event, &nobody).refused(409, "spawn_not_taken");
+        }
+        if job != over && job != withdrawn {
+            stage.fire(boss, "sent", &nobody).unchanged();
         }
         assert_eq!(told.map(|id| stage.record(id).version), before);
     }

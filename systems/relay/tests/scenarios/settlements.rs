@@ -69,6 +69,18 @@ fn nothing_is_sent_unsigned() {
     confirm(&mut stage, &lease, 1).ok();
 }
 
+/// REL-20: what is confirmed is signed no more, though its sender has not closed its work yet.
+#[test]
+fn nothing_is_signed_afterwards() {
+    let mut stage = stage();
+    let job = won(&mut stage, "bob");
+    let lease = stage.lease(settlement(&stage, job, "payout"), "w1");
+    sign(&mut stage, &lease, 1).ok();
+    stage.commit_only(&lease, json!({ "tx_hash": signature(1)["tx_hash"] })).ok();
+    sign(&mut stage, &lease, 2).wrong_state("confirmed", "sign");
+    stage.finish(&lease).ok();
+}
+
 /// REL-20: a nonce is used once, over all settlements and for ever.
 #[test]
 fn a_nonce_is_used_once() {
