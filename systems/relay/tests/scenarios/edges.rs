@@ -163,6 +163,15 @@ fn nobody_speaks_for_a_record() {
     oracle.with("reason", "job_cancelled").not_allowed();
 }
 
+/// REL-12: a submission's states are called what the contract calls them, also the one in which nothing waits.
+#[test]
+fn the_contract_names_the_states() {
+    let stage = stage();
+    let states = &stage.definition("relay.submission").states;
+    let names: Vec<&str> = states.iter().map(|state| &*state.name).collect();
+    assert_eq!(names, ["pending", "judging", "passed", "failed"]);
+}
+
 /// REL-13: nobody has fewer claims than none, whoever takes one back.
 #[test]
 fn claims_are_not_below_nothing() {

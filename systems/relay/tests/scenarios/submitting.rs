@@ -73,6 +73,9 @@ fn a_job_takes_so_many_submissions() {
     submitted(&mut stage, job, "carol");
     claim(&mut stage, job, "dave").ok();
     submit(&mut stage, job, "dave").refused(409, "job_full");
+    let other = post(&mut stage).with("max_submissions", 1).ok();
+    pay(&mut stage, other);
+    submitted(&mut stage, other, "dave");
 }
 
 /// REL-11: twenty where the buyer says nothing.
