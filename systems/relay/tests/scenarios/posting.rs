@@ -150,9 +150,9 @@ fn nothing_is_edited_afterwards() {
     for end in ends {
         let mut stage = stage();
         let job = end(&mut stage);
-        let state = stage.state(job);
+        let over = stage.state(job);
         for change in [json!({ "title": "x" }), json!({ "expiry": later(&stage, "9d") })] {
-            stage.fire(job, "edit", &alice()).with_all(change).wrong_state(&state, "edit");
+            stage.fire(job, "edit", &alice()).with_all(change).wrong_state(&over, "edit");
         }
     }
 }
