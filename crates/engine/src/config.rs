@@ -11,6 +11,8 @@ pub struct Config {
     pub queue: usize,
     /// Operations in one transaction, and in one call of a batch form.
     pub batch: usize,
+    /// Records or log entries in one answer; whoever wants more asks for the next page.
+    pub page: usize,
     /// How long to trust signals: after so long without one, timers and waiting leases look for themselves. What another
     /// process wrote, or what was written before this one started, is found by this.
     pub poll: Duration,
@@ -27,6 +29,7 @@ impl Default for Config {
         Self {
             queue: 10_000,
             batch: 1_000,
+            page: 1_000,
             poll: Duration::from_secs(1),
             checks: Checks::default(),
             asking: 64,

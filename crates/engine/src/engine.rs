@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onceward_core::decide::{Call, Create, ErrorReport, is_due};
+use onceward_core::decide::{Call, Create, ErrorReport};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Actor, Payload, Record, Token};
+use onceward_core::record::{Actor, Payload, Token};
 use onceward_core::value::RecordId;
-use onceward_store::{Catalog, Content, Entry, Store};
+use onceward_store::{Catalog, Content, Store};
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -16,19 +16,16 @@ use crate::config::Config;
 use crate::error::EngineError;
 use crate::leasing::{self, Desk, Leased, Wanted};
 use crate::queue::{Answer, Queue, Submission};
-use crate::shared::{Counted, Shared, Tally, due};
+use crate::shared::{Counted, Shared, Tally};
 use crate::signals::Signals;
 use crate::stream::LogStream;
 use crate::{batch, timers};
-
-/// Turns of bringing a record up to date for one look at it.
-const TURNS: usize = 1_000;
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
 #[derive(Debug)]
 pub struct Engine<S> {
-    shared: Arc<Shared<S>>,
+    pub(crate) shared: Arc<Shared<S>>,
     tasks: Arc<Tasks>,
 }
 
@@ -177,30 +174,10 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, Call::Yield { record, token })).await
     }
 
-    /// A record as it is now: what is due on it is done first. Whether a caller may see it is for whoever speaks to callers
-    /// to judge.
-    pub async fn get(&self, id: RecordId) -> Result<Option<Arc<Record>>, EngineError> {
-        let store = &self.shared.store;
-        for _ in 0..TURNS {
-            let Some(record) = store.record(id).await? else { return Ok(None) };
-            if !is_due(&record, store.now().await?) {
-                return Ok(Some(record));
-            }
-            for answer in self.shared.queue.enter(vec![due(id)])? {
-                answer.await.unwrap_or(Err(EngineError::Closed))?;
-            }
-        }
-        Err(EngineError::Undecided)
-    }
-
-    /// A record's own log after a version.
-    pub async fn history(&self, record: RecordId, after: u64, limit: usize) -> Result<Vec<Entry>, EngineError> {
-        Ok(self.shared.store.history(record, after, limit).await?)
-    }
-
-    /// The log after a place, as it grows.
-    pub fn stream(&self, after: u64) -> LogStream<S> {
-        LogStream::new(Arc::clone(&self.shared), after)
+    /// The log after a place, as it grows: the entries of records that the actor may see. An operator sees all, those of no
+    /// record too.
+    pub fn stream(&self, actor: &Actor, after: u64) -> LogStream<S> {
+        LogStream::new(Arc::clone(&self.shared), actor.clone(), after)
     }
 
     /// Operations that are on their way.

@@ -12,6 +12,8 @@
 //! | `queue.rs` | the bounded way in: a full queue answers [`EngineError::Overloaded`] at once |
 //! | `batch.rs` | the loop that saves: takes what is there, never waits for company; conflicts decide again, losses halve |
 //! | `deciding.rs` | one batch decided: what is missing is loaded for all together, what is due is done first |
+//! | `once.rs` | calls that carry a key are carried out once, and answered the same again |
+//! | `reading.rs` | who sees what, and never a state whose time is over |
 //! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
 //! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
 //! | `checks.rs` | questions to the outside, bounded in time and number |
@@ -24,7 +26,9 @@
 //! - An answer means that the operation is durable. No answer means that nobody knows: ask again, or look.
 //! - The operations of one call of [`Engine::submit_all`] are decided in their order; those of different calls in any order.
 //! - A refusal writes nothing but its log entry, where it has one. It was true of what had been loaded for its batch.
-//! - [`Engine::get`] never shows a record on which something is overdue.
+//! - [`Engine::get`] and [`Engine::list`] never show a record on which something is overdue, nor one that the actor may not see.
+//! - A call with a key ([`Submission::once`]) is carried out once, also when it is sent again after a restart. A refusal is not
+//!   remembered.
 //! - Time is the store's: [`Store::now`](onceward_store::Store::now). The engine itself reads no wall clock.
 
 mod batch;
@@ -34,7 +38,9 @@ mod deciding;
 mod engine;
 mod error;
 mod leasing;
+mod once;
 mod queue;
+mod reading;
 mod shared;
 mod signals;
 mod stream;
@@ -45,6 +51,7 @@ pub use config::Config;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use leasing::{Leased, Wanted};
+pub use once::Once;
 pub use queue::{Answer, Submission};
 pub use shared::Tally;
 pub use stream::LogStream;

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use onceward_core::decide::{Call, NoOpReason, Operation};
-use onceward_core::record::{Actor, Record};
+use onceward_core::record::{Actor, Record, Token};
 use onceward_core::value::RecordId;
 use onceward_store::Content;
 use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot};
 
 use crate::error::EngineError;
+use crate::once::{Keyed, Once, Running};
 
 /// When to come back after `Overloaded`: about the time of a few batches.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -20,12 +21,18 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 pub struct Answer {
     /// The record that the call was about: the new one, where it created.
     pub subject: RecordId,
-    /// As the operation left it.
+    /// Its version after the operation.
+    pub version: Option<u64>,
+    /// Of the lease that a call to lease gave.
+    pub token: Option<Token>,
+    /// As the operation left it. In the answer to a key that came before: as it is now, where the caller may see it.
     pub record: Option<Arc<Record>>,
     /// Nothing was to be done, and why.
     pub already: Option<NoOpReason>,
     /// A heartbeat's word to the worker: stop.
     pub stop: bool,
+    /// The key came before, and this is what was answered then.
+    pub replayed: bool,
 }
 
 pub(crate) type Reply = Result<Answer, EngineError>;
@@ -37,11 +44,33 @@ pub struct Submission {
     pub call: Call,
     /// The bytes of a payload that the call names by its hash.
     pub contents: Vec<Content>,
+    /// However often it is sent with the same key, it is carried out once.
+    pub once: Option<Once>,
 }
 
 impl Submission {
     pub fn new(actor: &Actor, call: Call) -> Self {
-        Self { actor: actor.clone(), call, contents: Vec::new() }
+        Self { actor: actor.clone(), call, contents: Vec::new(), once: None }
+    }
+
+    /// With a key of the caller's: sent again, it is answered as it was the first time. A refusal is not remembered; the
+    /// same key is then judged anew.
+    pub fn once(self, key: &str) -> Self {
+        Self { once: Some(Once::of(key, &self.call)), ..self }
+    }
+}
+
+/// One who waits for an answer, and keeps its place until then.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    answer: oneshot::Sender<Reply>,
+    place: Place,
+}
+
+impl Follower {
+    pub(crate) fn answer(self, reply: Reply) {
+        // Whoever asked may have gone away: what was done stays done.
+        let _ = self.answer.send(reply);
     }
 }
 
@@ -52,6 +81,7 @@ pub(crate) struct Request {
     pub(crate) contents: Vec<Content>,
     /// Those of one group are decided in order.
     pub(crate) group: u64,
+    pub(crate) keyed: Option<Keyed>,
     answer: oneshot::Sender<Reply>,
     _place: Place,
 }
@@ -61,11 +91,13 @@ impl Request {
     #[cfg(test)]
     pub(crate) fn of(operation: Operation, group: u64) -> Self {
         let place = Place(Arc::new(Semaphore::new(0)));
-        Self { operation, contents: Vec::new(), group, answer: oneshot::channel().0, _place: place }
+        Self { operation, contents: Vec::new(), group, keyed: None, answer: oneshot::channel().0, _place: place }
     }
 
     pub(crate) fn answer(self, reply: Reply) {
-        // Whoever asked may have gone away: what was done stays done.
+        if let Some(keyed) = self.keyed {
+            keyed.answered(&reply);
+        }
         let _ = self.answer.send(reply);
     }
 }
@@ -89,6 +121,7 @@ pub(crate) struct Queue {
     closed: AtomicBool,
     drained: AtomicBool,
     groups: AtomicU64,
+    pub(crate) running: Arc<Running>,
 }
 
 pub(crate) type Incoming = mpsc::UnboundedReceiver<Vec<Request>>;
@@ -100,7 +133,7 @@ impl Queue {
         let size = u32::try_from(size.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let places = Arc::new(Semaphore::new(usize::try_from(size).unwrap_or(usize::MAX)));
         let (closed, drained, groups) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        (Self { sender, places, size, batch, closed, drained, groups }, incoming)
+        (Self { sender, places, size, batch, closed, drained, groups, running: Arc::default() }, incoming)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -160,14 +193,31 @@ impl Queue {
         let mut requests = Vec::with_capacity(submissions.len());
         let mut answers = Vec::with_capacity(submissions.len());
         for (submission, place) in submissions.into_iter().zip(places) {
-            let Submission { actor, call, contents } = submission;
-            let operation = Operation { seed: seed()?, actor, call, answers: Vec::new() };
             let (answer, answered) = oneshot::channel();
-            requests.push(Request { operation, contents, group, answer, _place: place });
             answers.push(answered);
+            let asking = Follower { answer, place };
+            if let Some((keyed, asking)) = self.begin(&submission, asking) {
+                let Submission { actor, call, contents, .. } = submission;
+                let operation = Operation { seed: seed()?, actor, call, answers: Vec::new() };
+                let Follower { answer, place } = asking;
+                requests.push(Request { operation, contents, group, keyed, answer, _place: place });
+            }
         }
-        self.sender.send(requests).map_err(|_| EngineError::Closed)?;
+        if !requests.is_empty() {
+            self.sender.send(requests).map_err(|_| EngineError::Closed)?;
+        }
         Ok(answers)
+    }
+
+    /// `None`: it is answered, or follows one with the same key.
+    fn begin(&self, submission: &Submission, asking: Follower) -> Option<(Option<Keyed>, Follower)> {
+        let Some(once) = &submission.once else { return Some((None, asking)) };
+        if let Err(error) = once.check() {
+            asking.answer(Err(error));
+            return None;
+        }
+        let (keyed, asking) = self.running.begin(&submission.actor, once, asking)?;
+        Some((Some(keyed), asking))
     }
 
     /// One that had left its batch, and has its place still.

@@ -24,6 +24,20 @@ pub(crate) struct Shared<S> {
     pub(crate) asking: Semaphore,
 }
 
+/// Due records in one go.
+const DUE_AT_ONCE: usize = 500;
+
+impl<S> Shared<S> {
+    pub(crate) fn due_at_once(&self) -> usize {
+        DUE_AT_ONCE.min(self.config.batch).min(self.config.queue)
+    }
+
+    /// How many of what was asked for come in one answer.
+    pub(crate) fn page(&self, limit: usize) -> usize {
+        limit.clamp(1, self.config.page.max(1))
+    }
+}
+
 /// The engine's own operation: whatever is due on a record.
 pub(crate) fn due(record: RecordId) -> Submission {
     Submission::new(&Actor::engine(), Call::Due { record })

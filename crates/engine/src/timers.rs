@@ -10,9 +10,6 @@ use crate::error::EngineError;
 use crate::shared::{Shared, due};
 use crate::signals::length;
 
-/// Due records in one go.
-const AT_ONCE: usize = 500;
-
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     while !shared.queue.is_closed() {
         shared.signals.looking();
@@ -36,8 +33,7 @@ enum Look {
 
 async fn round<S: Store>(shared: &Shared<S>) -> Result<Look, EngineError> {
     let now = shared.store.now().await?;
-    let at_once = AT_ONCE.min(shared.config.batch).min(shared.config.queue);
-    let found = shared.store.due(now, at_once).await?;
+    let found = shared.store.due(now, shared.due_at_once()).await?;
     if found.is_empty() {
         let next = shared.store.due(Time::MAX, 1).await?.first().map_or(Time::MAX, |(at, _)| *at);
         return Ok(Look::At(next, now));

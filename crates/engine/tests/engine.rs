@@ -1,9 +1,13 @@
 //! What can be relied on, on every store.
 
+#[path = "engine/once.rs"]
+mod once;
 #[path = "engine/promises.rs"]
 mod promises;
 #[path = "engine/races.rs"]
 mod races;
+#[path = "engine/reading.rs"]
+mod reading;
 #[path = "engine/time.rs"]
 mod time;
 #[path = "engine/trouble.rs"]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onceward_core::decide::{Call, Create};
 use onceward_core::diagnostic::{File, Files};
-use onceward_core::record::Record;
+use onceward_core::record::{Actor, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Checks, Config, Engine, EngineError, Submission, Wanted};
@@ -25,6 +25,8 @@ pub(crate) const LONG: Duration = Duration::from_mins(1);
 pub(crate) fn files() -> Files {
     let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
     let mut files = onceward_testkit::systems::sources("execution");
+    files.push(file("board.toml", include_str!("board.toml")));
+    files.push(file("pinned.toml", include_str!("pinned.toml")));
     files.push(file("prize.toml", include_str!("prize.toml")));
     files.push(file("entry.toml", include_str!("entry.toml")));
     files.push(file("lane.toml", include_str!("lane.toml")));
@@ -91,6 +93,11 @@ pub(crate) async fn told_by_its_log(store: &AnyStore) {
     }
 }
 
+/// Sees everything.
+pub(crate) fn ops() -> Actor {
+    onceward_testkit::operator("ops")
+}
+
 pub(crate) fn object(json: Json) -> Map<String, Json> {
     match json {
         Json::Object(map) => map,
@@ -113,13 +120,13 @@ pub(crate) async fn leased<S: Store + 'static>(engine: &Engine<S>) -> Option<onc
 }
 
 pub(crate) async fn state<S: Store + 'static>(engine: &Engine<S>, id: RecordId) -> String {
-    engine.get(id).await.expect("reading").expect("it is there").state_name().to_string()
+    engine.get(&ops(), id).await.expect("reading").expect("it is there").state_name().to_string()
 }
 
 pub(crate) fn code(reply: &Result<Answer, EngineError>) -> String {
     match reply {
         Ok(_) => "ok".to_owned(),
-        Err(error) => error.refusal().map_or_else(|| error.to_string(), |refusal| refusal.code.to_string()),
+        Err(error) => error.code().to_owned(),
     }
 }
 
