@@ -16,6 +16,8 @@ pub struct Config {
     /// How long to trust signals: after so long without one, timers and waiting leases look for themselves. What another
     /// process wrote, or what was written before this one started, is found by this.
     pub poll: Duration,
+    /// How long jobs of workers inside the process may run on when it closes.
+    pub grace: Duration,
     /// Who answers the lifecycles' checks.
     pub checks: Checks,
     /// Questions put to the outside at once; others wait their turn.
@@ -31,6 +33,7 @@ impl Default for Config {
             batch: 1_000,
             page: 1_000,
             poll: Duration::from_secs(1),
+            grace: Duration::from_secs(10),
             checks: Checks::default(),
             asking: 64,
             check_time: Duration::from_secs(10),

@@ -19,6 +19,7 @@ use crate::queue::{Answer, Queue, Submission};
 use crate::shared::{Counted, Shared, Tally};
 use crate::signals::Signals;
 use crate::stream::LogStream;
+use crate::working::Worker;
 use crate::{batch, timers};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
@@ -36,17 +37,19 @@ impl<S> Clone for Engine<S> {
 }
 
 #[derive(Debug)]
-struct Tasks(Mutex<Vec<JoinHandle<()>>>);
+struct Tasks {
+    own: Mutex<Vec<JoinHandle<()>>>,
+    workers: Mutex<Vec<Worker>>,
+}
 
-impl Tasks {
-    fn take(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+fn take<T>(all: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut all.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        self.take().iter().for_each(JoinHandle::abort);
+        take(&self.workers).iter().for_each(Worker::abort);
+        take(&self.own).iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -60,7 +63,13 @@ impl<S: Store + 'static> Engine<S> {
         let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, asking });
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
-        Self { shared, tasks: Arc::new(Tasks(Mutex::new(vec![writer, timers]))) }
+        let tasks = Tasks { own: Mutex::new(vec![writer, timers]), workers: Mutex::default() };
+        Self { shared, tasks: Arc::new(tasks) }
+    }
+
+    /// A worker that is to be closed with the engine.
+    pub(crate) fn keep(&self, worker: Worker) {
+        self.tasks.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
     }
 
     pub fn store(&self) -> &S {
@@ -194,14 +203,21 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.signals.wake_all();
     }
 
-    /// Take on nothing more, answer all that was taken on, and stop.
+    /// Let the workers inside the process come to an end, take on nothing more, answer all that was taken on, and stop.
     pub async fn close(&self) {
+        let closing: Vec<_> = take(&self.tasks.workers)
+            .into_iter()
+            .map(|worker| tokio::spawn(async move { worker.close().await }))
+            .collect();
+        for worker in closing {
+            let _ = worker.await;
+        }
         self.shared.queue.close();
         self.shared.signals.wake_all();
         self.shared.queue.drained().await;
         self.shared.signals.wake_all();
         // Nothing is on its way any more. Waited for, so that they let go of the store.
-        for task in self.tasks.take() {
+        for task in take(&self.tasks.own) {
             task.abort();
             let _ = task.await;
         }

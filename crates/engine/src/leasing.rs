@@ -127,6 +127,16 @@ pub(crate) async fn lease<S: Store>(
     actor: &Actor,
     wanted: &Wanted,
 ) -> Result<Vec<Leased>, EngineError> {
+    lease_while(shared, actor, wanted, &|| true).await
+}
+
+/// The same, and none as soon as nobody wants any more: asked when there is news of work.
+pub(crate) async fn lease_while<S: Store>(
+    shared: &Shared<S>,
+    actor: &Actor,
+    wanted: &Wanted,
+    goes_on: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<Leased>, EngineError> {
     let mut most = wanted.most.min(shared.config.batch);
     let mut keyed = None;
     if let Some(key) = &wanted.key {
@@ -152,6 +162,9 @@ pub(crate) async fn lease<S: Store>(
             return Err(EngineError::Closed);
         }
         let news = *work.borrow_and_update();
+        if !goes_on() {
+            return Ok(Vec::new());
+        }
         let mut offer = pick(shared, wanted, most, news).await?;
         if !offer.records.is_empty() {
             let leased = take(shared, actor, wanted, once, &offer.records).await?;

@@ -15,6 +15,7 @@
 //! | `once.rs` | calls that carry a key are carried out once, and answered the same again |
 //! | `reading.rs` | who sees what, and never a state whose time is over |
 //! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
+//! | `working.rs` | workers inside the process: a closure for each job, its lease kept alive |
 //! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
 //! | `checks.rs` | questions to the outside, bounded in time and number |
 //! | `signals.rs` | who is woken by what was saved |
@@ -45,6 +46,7 @@ mod shared;
 mod signals;
 mod stream;
 mod timers;
+mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
 pub use config::Config;
@@ -55,3 +57,4 @@ pub use once::Once;
 pub use queue::{Answer, Submission};
 pub use shared::Tally;
 pub use stream::LogStream;
+pub use working::{Done, Job, Worker, Working};

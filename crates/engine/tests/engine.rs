@@ -14,5 +14,7 @@ mod time;
 mod trouble;
 #[path = "engine/work.rs"]
 mod work;
+#[path = "engine/working.rs"]
+mod working;
 
 mod stage;

@@ -58,6 +58,6 @@ pub use clock::Clock;
 pub use error::StoreError;
 pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
-pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank};
+pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, own_worker, rank};
 pub use sqlite::SqliteStore;
 pub use store::Store;

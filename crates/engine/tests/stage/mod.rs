@@ -27,6 +27,7 @@ pub(crate) fn files() -> Files {
     let mut files = onceward_testkit::systems::sources("execution");
     files.push(file("board.toml", include_str!("board.toml")));
     files.push(file("pinned.toml", include_str!("pinned.toml")));
+    files.push(file("errand.toml", include_str!("errand.toml")));
     files.push(file("prize.toml", include_str!("prize.toml")));
     files.push(file("entry.toml", include_str!("entry.toml")));
     files.push(file("lane.toml", include_str!("lane.toml")));
