@@ -95,25 +95,32 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
     let now = store.now().await?;
     let hints = std::mem::take(&mut chunk.hints);
     let decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
-    let Decided { base, writes, replies, asks } = decided;
+    let Decided { base, mut writes, replies, asks } = decided;
+    let spent = shared.trail.bound(&mut writes, now);
     leave(shared, chunk, asks);
     let replies: Vec<Reply> = replies.into_iter().flatten().collect();
     let (base, batch) = (Arc::new(base), Arc::new(Batch { writes, now, catalog: catalog.number() }));
     if is_nothing(&batch.writes) {
+        shared.counted.untold(spent.untold);
         return Ok((replies, Ok(Save::Saved { first: 1, last: 0 }), Hints::default()));
     }
     let save = store.save(&base, &batch).await;
     let hints = match &save {
         Ok(Save::Saved { last, .. }) => {
             shared.counted.saved(batch.writes.len());
+            shared.counted.untold(spent.untold);
             shared.signals.saved(&batch.writes, *last, now);
             Hints::default()
         }
         Ok(Save::Conflict(conflict)) => {
             shared.counted.conflict();
+            shared.trail.give_back(spent);
             Hints { keys: base.keys(), answered: conflict.requests.clone() }
         }
-        Err(_) => Hints::default(),
+        Err(_) => {
+            shared.trail.give_back(spent);
+            Hints::default()
+        }
     };
     Ok((replies, save, hints))
 }

@@ -19,6 +19,7 @@ use crate::queue::{Answer, Queue, Submission};
 use crate::shared::{Counted, Shared, Tally};
 use crate::signals::Signals;
 use crate::stream::LogStream;
+use crate::trail::Trail;
 use crate::working::Worker;
 use crate::{batch, timers};
 
@@ -57,10 +58,11 @@ impl<S: Store + 'static> Engine<S> {
     /// Start working on a store: what fell due while nobody was there is done first. Needs a tokio runtime with time.
     pub fn open(store: S, config: Config) -> Self {
         let config = Config { queue: config.queue.max(1), batch: config.batch.max(1), ..config };
-        let (queue, incoming) = Queue::new(config.queue, config.batch);
+        let (queue, incoming) = Queue::new(&config);
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, asking });
+        let trail = Trail::new(config.denials);
+        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, asking });
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         let tasks = Tasks { own: Mutex::new(vec![writer, timers]), workers: Mutex::default() };

@@ -17,6 +17,11 @@ pub enum EngineError {
     Overloaded { retry_after: Duration },
     #[error("a batch may have at most {most} operations")]
     BatchTooLarge { most: usize },
+    #[error("this call brings more than {most} bytes")]
+    TooLarge { most: usize },
+    /// The bytes beside a call are not those of the payload that it names.
+    #[error("the bytes that came are not those of the payload that the call names")]
+    BadContent,
     #[error("a key has from 1 to 255 characters, and no control characters among them")]
     BadKey,
     /// Whoever made the keys gave one out twice.
@@ -52,7 +57,8 @@ impl EngineError {
     pub fn status(&self) -> u16 {
         match self {
             Self::Refused(refusal) => refusal.status,
-            Self::BadKey | Self::KeyReused | Self::BatchTooLarge { .. } => 422,
+            Self::TooLarge { .. } => 413,
+            Self::BadContent | Self::BadKey | Self::KeyReused | Self::BatchTooLarge { .. } => 422,
             Self::KeyRunning => 409,
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
             Self::Undecided | Self::Store(_) | Self::NoChance(_) => 500,
@@ -65,6 +71,8 @@ impl EngineError {
             Self::Refused(refusal) => &refusal.code,
             Self::Overloaded { .. } => "overloaded",
             Self::BatchTooLarge { .. } => "batch_too_large",
+            Self::TooLarge { .. } => "too_large",
+            Self::BadContent => "bad_content",
             Self::BadKey => "bad_key",
             Self::KeyReused => "key_reused",
             Self::KeyRunning => "still_running",

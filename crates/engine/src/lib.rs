@@ -10,6 +10,7 @@
 //! | --- | --- |
 //! | `engine.rs` | what a program calls |
 //! | `queue.rs` | the bounded way in: a full queue answers [`EngineError::Overloaded`] at once |
+//! | `admission.rs` | calls that are too large, and bytes that are not what they are said to be, are turned away |
 //! | `batch.rs` | the loop that saves: takes what is there, never waits for company; conflicts decide again, losses halve |
 //! | `deciding.rs` | one batch decided: what is missing is loaded for all together, what is due is done first |
 //! | `once.rs` | calls that carry a key are carried out once, and answered the same again |
@@ -19,6 +20,7 @@
 //! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
 //! | `checks.rs` | questions to the outside, bounded in time and number |
 //! | `signals.rs` | who is woken by what was saved |
+//! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share, and what the engine has counted |
 //! | `stream.rs` | the log, in order, as it grows |
 //!
@@ -32,6 +34,7 @@
 //!   remembered.
 //! - Time is the store's: [`Store::now`](onceward_store::Store::now). The engine itself reads no wall clock.
 
+mod admission;
 mod batch;
 mod checks;
 mod config;
@@ -46,6 +49,7 @@ mod shared;
 mod signals;
 mod stream;
 mod timers;
+mod trail;
 mod working;
 
 pub use checks::{Asked, Checks, Unanswered};

@@ -1,5 +1,7 @@
 //! What can be relied on, on every store.
 
+#[path = "engine/bounds.rs"]
+mod bounds;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/promises.rs"]
