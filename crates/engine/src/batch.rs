@@ -94,6 +94,7 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
     let catalog = store.definitions().await?;
     let now = store.now().await?;
     let hints = std::mem::take(&mut chunk.hints);
+    number(&mut chunk.requests);
     let decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
     let Decided { base, mut writes, replies, asks } = decided;
     let spent = shared.trail.bound(&mut writes, now);
@@ -132,6 +133,19 @@ fn is_nothing(writes: &[Write]) -> bool {
         Outcome::Refusal(refusal) => !refusal.denial && refusal.audit.is_none(),
         Outcome::Changes(_) | Outcome::NoOp(_) => false,
     })
+}
+
+/// Bits of a seed that an id is made of, and those of them that chance keeps.
+const ID_BITS: u32 = 74;
+const CHANCE_BITS: u32 = 54;
+
+/// A batch has one time, and records of one time are ordered by their ids; so ids made by later operations must be larger, or
+/// messages of one record would go out of order. One whose questions were answered keeps its seed: they may name an id.
+fn number(requests: &mut [Request]) {
+    for (at, request) in requests.iter_mut().enumerate().filter(|(_, request)| request.operation.answers.is_empty()) {
+        let at = u128::try_from(at).unwrap_or(u128::MAX) << CHANCE_BITS & ((1 << ID_BITS) - 1);
+        request.operation.seed = request.operation.seed & ((1 << CHANCE_BITS) - 1) | at;
+    }
 }
 
 fn leave<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk, mut asks: Vec<(usize, Vec<Question>)>) {

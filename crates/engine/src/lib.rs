@@ -19,6 +19,7 @@
 //! | `working.rs` | workers inside the process: a closure for each job, its lease kept alive |
 //! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
 //! | `checks.rs` | questions to the outside, bounded in time and number |
+//! | `delivery.rs`, `http.rs` | messages to the outside, posted until they are acknowledged or dead |
 //! | `signals.rs` | who is woken by what was saved |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share, and what the engine has counted |
@@ -39,8 +40,10 @@ mod batch;
 mod checks;
 mod config;
 mod deciding;
+mod delivery;
 mod engine;
 mod error;
+mod http;
 mod leasing;
 mod once;
 mod queue;
@@ -54,8 +57,10 @@ mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
 pub use config::Config;
+pub use delivery::{DELIVERY, Message, NotPosted, Post, Posted};
 pub use engine::Engine;
 pub use error::EngineError;
+pub use http::Http;
 pub use leasing::{Leased, Wanted};
 pub use once::Once;
 pub use queue::{Answer, Submission};

@@ -2,6 +2,8 @@
 
 #[path = "engine/bounds.rs"]
 mod bounds;
+#[path = "engine/delivery.rs"]
+mod delivery;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/promises.rs"]

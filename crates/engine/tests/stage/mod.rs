@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod receiver;
 pub(crate) mod troubled;
 
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub(crate) fn files() -> Files {
     files.push(file("board.toml", include_str!("board.toml")));
     files.push(file("pinned.toml", include_str!("pinned.toml")));
     files.push(file("errand.toml", include_str!("errand.toml")));
+    files.push(file("letter.toml", include_str!("letter.toml")));
     files.push(file("prize.toml", include_str!("prize.toml")));
     files.push(file("entry.toml", include_str!("entry.toml")));
     files.push(file("lane.toml", include_str!("lane.toml")));
@@ -45,7 +47,7 @@ pub(crate) fn unpolled() -> Config {
 }
 
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
     runtime.expect("a runtime").block_on(future)
 }
 
