@@ -21,7 +21,7 @@ use crate::signals::Signals;
 use crate::stream::LogStream;
 use crate::trail::Trail;
 use crate::working::Worker;
-use crate::{batch, timers};
+use crate::{batch, elsewhere, inbox, timers};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
@@ -65,7 +65,12 @@ impl<S: Store + 'static> Engine<S> {
         let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, asking });
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
-        let tasks = Tasks { own: Mutex::new(vec![writer, timers]), workers: Mutex::default() };
+        let mut own = vec![writer, timers];
+        if let Some(news) = shared.store.news() {
+            own.push(tokio::spawn(elsewhere::run(Arc::clone(&shared), news.clone())));
+            own.push(tokio::spawn(inbox::run(Arc::clone(&shared), news)));
+        }
+        let tasks = Tasks { own: Mutex::new(own), workers: Mutex::default() };
         Self { shared, tasks: Arc::new(tasks) }
     }
 

@@ -20,6 +20,8 @@
 //! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
 //! | `checks.rs` | questions to the outside, bounded in time and number |
 //! | `delivery.rs`, `http.rs` | messages to the outside, posted until they are acknowledged or dead |
+//! | `inbox.rs` | calls that users' own transactions left in the database |
+//! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share, and what the engine has counted |
@@ -41,9 +43,11 @@ mod checks;
 mod config;
 mod deciding;
 mod delivery;
+mod elsewhere;
 mod engine;
 mod error;
 mod http;
+mod inbox;
 mod leasing;
 mod once;
 mod queue;

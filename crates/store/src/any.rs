@@ -7,11 +7,13 @@ use onceward_core::diagnostic::Files;
 use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
+use tokio::sync::watch;
 
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
@@ -152,6 +154,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.opening(),
             Self::Sqlite(store) => store.opening(),
+            Self::Postgres(store) => store.opening(),
         }
     }
 
@@ -159,6 +162,31 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.left_behind(limit).await,
             Self::Sqlite(store) => store.left_behind(limit).await,
+            Self::Postgres(store) => store.left_behind(limit).await,
+        }
+    }
+
+    fn news(&self) -> Option<watch::Receiver<u64>> {
+        match self {
+            Self::Memory(store) => store.news(),
+            Self::Sqlite(store) => store.news(),
+            Self::Postgres(store) => store.news(),
+        }
+    }
+
+    async fn letters(&self, limit: usize) -> Result<Vec<Letter>, StoreError> {
+        match self {
+            Self::Memory(store) => store.letters(limit).await,
+            Self::Sqlite(store) => store.letters(limit).await,
+            Self::Postgres(store) => store.letters(limit).await,
+        }
+    }
+
+    async fn answer_letters(&self, answers: &[LetterAnswer]) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.answer_letters(answers).await,
+            Self::Sqlite(store) => store.answer_letters(answers).await,
+            Self::Postgres(store) => store.answer_letters(answers).await,
         }
     }
 

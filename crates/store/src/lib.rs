@@ -43,6 +43,7 @@ mod catalog;
 mod clock;
 mod columns;
 mod error;
+mod inbox;
 pub mod log;
 mod memory;
 mod names;
@@ -59,6 +60,7 @@ pub use batch::{Batch, Conflict, Content, Outcome, Request, RequestName, Save, W
 pub use catalog::Catalog;
 pub use clock::Clock;
 pub use error::StoreError;
+pub use inbox::{Letter, LetterAnswer, Refused};
 pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
 pub use postgres::PostgresStore;

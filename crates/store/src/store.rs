@@ -8,11 +8,13 @@ use onceward_core::diagnostic::Files;
 use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
+use tokio::sync::watch;
 
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 
@@ -84,6 +86,25 @@ pub trait Store: Send + Sync {
     fn left_behind(&self, limit: usize) -> impl Future<Output = Result<Vec<(RecordId, Token)>, StoreError>> + Send {
         let _ = limit;
         async { Ok(Vec::new()) }
+    }
+
+    /// Raised when another process may have written something: a hint that may come late or not at all. `None` where nobody
+    /// else can write.
+    fn news(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Letters that wait in the store's inbox, the first first. They are nobody else's for half a minute: a letter that is
+    /// not answered by then comes again. None where there is no inbox.
+    fn letters(&self, limit: usize) -> impl Future<Output = Result<Vec<Letter>, StoreError>> + Send {
+        let _ = limit;
+        async { Ok(Vec::new()) }
+    }
+
+    /// Write down what became of letters, for those who sent them.
+    fn answer_letters(&self, answers: &[LetterAnswer]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = answers;
+        async { Ok(()) }
     }
 
     /// The store's clock.
