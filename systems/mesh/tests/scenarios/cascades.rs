@@ -193,3 +193,49 @@ fn a_replaced_claim_carries_nothing_new() {
         attempt.refused(422, "dead_support");
     }
 }
+
+/// MSH-8, MSH-11: what an episode, an action and a snapshot may rest on: evidence that is there, claims that live, and, but
+/// for an episode, episodes that are told as they were.
+#[test]
+fn what_may_rest_on_what() {
+    let mut stage = stage();
+    let (ground, gone) = (evidence(&mut stage), evidence(&mut stage));
+    let (told, untold) = (episode(&mut stage, &[ground]), episode(&mut stage, &[gone]));
+    stage.fire(gone, "tombstone", &machine()).ok();
+    let mut grounds = vec![("Live", ground), ("Tombstoned", gone), ("Current", told), ("Stale", untold)];
+    grounds.extend(one_of_each(&mut stage, &[ground]));
+    for (lifecycle, name) in [("mesh.episode", "title"), ("mesh.action", "title"), ("mesh.snapshot", "artifact")] {
+        for (state, on) in &grounds {
+            let attempt =
+                stage.create(lifecycle, &machine()).with(name, "x").with("support", super::ids(&[ground, *on]));
+            let episodes = [told, untold].contains(on) && lifecycle == "mesh.episode";
+            if episodes {
+                attempt.bad_input();
+            } else if ["Live", "Current", "Hint", "Claim", "Fact", "Disputed"].contains(state) {
+                attempt.ok();
+            } else {
+                attempt.refused(422, "dead_support");
+            }
+        }
+    }
+}
+
+/// MSH-8, MSH-11: what is Done, Rejected or Evicted hears of no loss: not even its version moves. A snapshot that is stale
+/// stays as it is, too.
+#[test]
+fn what_is_over_hears_of_no_loss() {
+    for author in [machine(), you()] {
+        let mut stage = stage();
+        let (ground, other) = (evidence(&mut stage), evidence(&mut stage));
+        let [done, no] = [0; 2].map(|_| action(&mut stage, &[ground]));
+        stage.fire(done, "accept", &you()).ok();
+        stage.fire(done, "complete", &machine()).ok();
+        stage.fire(no, "reject", &machine()).ok();
+        let [stale, evicted] = [0; 2].map(|_| snapshot(&mut stage, &[ground, other]));
+        stage.fire(other, "tombstone", &machine()).ok();
+        stage.fire(evicted, "evict", &machine()).ok();
+        let before = [done, no, stale, evicted].map(|id| stage.record(id).version);
+        assert_eq!(stage.fire(ground, "tombstone", &author).changes().records.len(), 1);
+        assert_eq!([done, no, stale, evicted].map(|id| stage.record(id).version), before);
+    }
+}

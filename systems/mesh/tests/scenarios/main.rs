@@ -2,6 +2,8 @@
 
 mod actions;
 mod beliefs;
+mod bounds;
+mod callers;
 mod capabilities;
 mod cascades;
 mod graph;
@@ -11,6 +13,7 @@ mod matrix_work;
 mod nodes;
 mod replacements;
 mod routes;
+mod scenes;
 mod word;
 
 use onceward_core::record::Actor;
