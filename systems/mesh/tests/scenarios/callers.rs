@@ -160,7 +160,9 @@ fn boss(lifecycle: &str) -> String {
          [fields]\ntarget = {{ type = \"ref\", to = \"{lifecycle}\" }}\nother = {{ type = \"ref\", to = \"mesh.claim\" }}\n\
          [access]\nread = [\"anyone\"]\n[[on.create]]\ngo = \"-> there\"\ntake = [\"target\", \"other\"]\n"
     );
-    for line in sent.lines() {
+    let takes_losses = ["mesh.action", "mesh.claim", "mesh.episode", "mesh.snapshot"].contains(&lifecycle);
+    let loss = if takes_losses { "support_lost support_lost" } else { "" };
+    for line in sent.lines().chain(loss.lines()) {
         let mut words = line.trim().splitn(3, ' ');
         let (name, event, input) = (words.next(), words.next(), words.next().unwrap_or_default());
         let (name, event) = (name.expect("a name"), event.expect("an event"));
@@ -186,13 +188,73 @@ fn no_record_lends_a_capability() {
             let given = json!({ "target": id.to_string(), "other": other.to_string() });
             let boss = stage.create("test.boss", &machine()).with_all(given).ok();
             let sends: Vec<_> = stage.definition("test.boss").events.iter().map(|event| event.name.clone()).collect();
-            for event in sends.iter().filter(|event| ***event != *"create") {
+            for event in sends.iter().filter(|event| !["create", "send_support_lost"].contains(&&***event)) {
                 for who in [node("ann", &["Ops.Read"]), node(&stage.record(id).owner, &["Ops.Read"])] {
                     let refusal = stage.fire(boss, event, &who).refused(409, "not_taken");
                     assert!(refusal.status == 409, "{lifecycle}, {name}: {event}");
                 }
             }
         }
+    }
+}
+
+/// MSH-8, MSH-9, MSH-10, MSH-11: what becomes of each record that is told of a loss, by a machine's doing and by the user's. Where
+/// it stays as it was it has still heard; only what is over does not listen.
+#[test]
+fn what_each_makes_of_a_loss() {
+    for (lifecycle, told) in [
+        (
+            "mesh.claim",
+            &[
+                ("Hint", "Stale", "Stale"),
+                ("Claim", "Stale", "Stale"),
+                ("Disputed", "Stale", "Stale"),
+                ("Fact", "stays", "Stale"),
+                ("Rejected", "stays", "stays"),
+                ("Stale", "stays", "stays"),
+                ("Superseded", "stays", "stays"),
+            ][..],
+        ),
+        ("mesh.episode", &[("Current", "Stale", "Stale"), ("Stale", "stays", "stays")]),
+        (
+            "mesh.snapshot",
+            &[("Fresh", "Stale", "Stale"), ("Stale", "is deaf", "is deaf"), ("Evicted", "is deaf", "is deaf")],
+        ),
+        (
+            "mesh.action",
+            &[
+                ("Suggested", "Rejected", "Rejected"),
+                ("Accepted: by a machine", "Rejected", "Rejected"),
+                ("Accepted: by the user", "stays", "Rejected"),
+                ("Done", "is deaf", "is deaf"),
+                ("Rejected", "is deaf", "is deaf"),
+            ],
+        ),
+    ] {
+        let text = boss(lifecycle);
+        let definitions = systems::load_with("mesh", &[("boss.toml", &text)]);
+        let (stage, scenes, other) = dressed(Stage::new(definitions));
+        let mut seen = 0;
+        for Scene { name, id, .. } in scenes.into_iter().filter(|scene| scene.lifecycle == lifecycle) {
+            let Some((_, by_machine, by_user)) = told.iter().find(|(scene, _, _)| *scene == name) else { continue };
+            seen += 1;
+            for (user, becomes) in [(false, by_machine), (true, by_user)] {
+                let mut stage = stage.clone();
+                let given = json!({ "target": id.to_string(), "other": other.to_string() });
+                let boss = stage.create("test.boss", &machine()).with_all(given).ok();
+                let who = Actor { user, ..node("eve", &["Ops.Read"]) };
+                let attempt = stage.fire(boss, "send_support_lost", &who);
+                match *becomes {
+                    "stays" => drop(attempt.unchanged().to_string()),
+                    "is deaf" => drop(attempt.refused(409, "not_taken")),
+                    state => {
+                        attempt.ok();
+                        assert_eq!(stage.state(id), state, "{lifecycle}, {name}");
+                    }
+                }
+            }
+        }
+        assert_eq!(seen, told.len(), "{lifecycle}");
     }
 }
 
