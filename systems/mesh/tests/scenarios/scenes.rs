@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use onceward_core::model::EventKind;
 use onceward_core::value::RecordId;
 use onceward_testkit::{Stage, operator, systems};
+use serde_json::json;
 
 use super::nodes::{self, fold};
 use super::{action, episode, evidence, hint, jobs, machine, one_of_each, rival, snapshot, you};
@@ -150,5 +151,59 @@ fn each_state_knows_its_events() {
         let listed = UNKNOWN.iter().find(|(of, at, _)| (*of, *at) == (lifecycle, state.as_str()));
         let listed: BTreeSet<_> = listed.map_or(&[][..], |listed| listed.2).iter().map(ToString::to_string).collect();
         assert_eq!(unknown, listed, "{lifecycle}, {name}");
+    }
+}
+
+/// MSH-8, MSH-10, MSH-12: what is Done, Tombstoned, Evicted or Completed is over, and says since when. All else may still come
+/// round: the user may take up what was rejected, and nobody is revoked for good.
+#[test]
+fn what_is_over_says_since_when() {
+    let (stage, scenes, _) = every_scene();
+    for Scene { lifecycle, name, id } in scenes {
+        let over = ["Done", "Tombstoned", "Evicted", "Completed"].contains(&stage.state(id).as_str());
+        let record = stage.record(id);
+        assert_eq!((record.is_final(), record.finished_at.is_some()), (over, over), "{lifecycle}, {name}");
+    }
+}
+
+/// MSH-10, MSH-13, MSH-18, MSH-20, MSH-24: what is so already does not become so again: said a minute later, by whoever may, it
+/// leaves the record as it was, down to its version and the time since when.
+#[test]
+fn what_is_so_already_does_not_become_so_again() {
+    let (mut stage, scenes, _) = every_scene();
+    stage.doze("1m");
+    for (lifecycle, scene, event, input, by) in [
+        ("mesh.action", "Accepted: by a machine", "accept", json!({}), machine()),
+        ("mesh.action", "Accepted: by the user", "accept", json!({}), machine()),
+        ("mesh.action", "Accepted: by the user", "accept", json!({}), you()),
+        ("mesh.action", "Rejected", "reject", json!({}), machine()),
+        ("mesh.action", "Rejected", "reject", json!({}), you()),
+        ("mesh.claim", "Claim", "update_status", json!({ "status": "Claim" }), machine()),
+        ("mesh.claim", "Claim: the user's", "update_status", json!({ "status": "Claim" }), machine()),
+        ("mesh.claim", "Claim: the user's", "update_status", json!({ "status": "Claim" }), you()),
+        ("mesh.claim", "Disputed", "update_status", json!({ "status": "Disputed" }), machine()),
+        ("mesh.claim", "Disputed", "update_status", json!({ "status": "Disputed" }), you()),
+        ("mesh.claim", "Fact", "confirm", json!({}), you()),
+        ("mesh.claim", "Fact", "update_confidence", json!({ "confidence": 0.8 }), you()),
+        ("mesh.claim", "Rejected", "reject", json!({}), you()),
+        ("mesh.claim", "Claim", "update_confidence", json!({ "confidence": 0.8 }), machine()),
+        ("mesh.evidence", "Tombstoned: by a machine", "tombstone", json!({}), machine()),
+        ("mesh.evidence", "Tombstoned: by the user", "tombstone", json!({}), machine()),
+        ("mesh.evidence", "Tombstoned: by the user", "tombstone", json!({}), you()),
+        ("mesh.job", "Pending", "expire_work", json!({}), jobs::ben()),
+        ("mesh.job", "Completed", "expire_work", json!({}), jobs::ben()),
+        ("mesh.node", "Active", "delegated", json!({}), fold()),
+        ("mesh.node", "Suspended", "lapsed", json!({}), fold()),
+        ("mesh.node", "Revoked", "revoked", json!({}), fold()),
+        ("mesh.route", "Routed: by a machine", "route", json!({ "node": "ann" }), machine()),
+        ("mesh.route", "Routed: by the user", "route", json!({ "node": "ann" }), you()),
+        ("mesh.route", "Free", "free", json!({}), machine()),
+    ] {
+        let found = scenes.iter().find(|found| (found.lifecycle, found.name) == (lifecycle, scene));
+        let id = found.expect("a scene").id;
+        let before = stage.record(id);
+        stage.fire(id, event, &by).with_all(input).unchanged();
+        let after = stage.record(id);
+        assert_eq!((after.version, after.entered_at), (before.version, before.entered_at), "{lifecycle}, {scene}");
     }
 }
