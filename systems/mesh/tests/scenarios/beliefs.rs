@@ -214,3 +214,23 @@ fn only_claims_are_disputed() {
         }
     }
 }
+
+/// MSH-2, MSH-5: a status update says which status: one of the two that it can give, in whatever state the claim is.
+#[test]
+fn a_status_update_says_which() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let other = rival(&mut stage);
+    for (state, id) in one_of_each(&mut stage, &[ground]) {
+        let known = ["Hint", "Claim", "Disputed"].contains(&state);
+        for status in [None, Some("Hint"), Some("Fact"), Some("Stale")] {
+            let attempt = stage.fire(id, "update_status", &machine()).with("conflict", other.to_string());
+            let attempt = if let Some(status) = status { attempt.with("status", status) } else { attempt };
+            if known {
+                attempt.bad_input();
+            } else {
+                attempt.wrong_state(state, "update_status");
+            }
+        }
+    }
+}

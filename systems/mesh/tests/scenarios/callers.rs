@@ -243,6 +243,7 @@ fn what_each_makes_of_a_loss() {
                 let given = json!({ "target": id.to_string(), "other": other.to_string() });
                 let boss = stage.create("test.boss", &machine()).with_all(given).ok();
                 let who = Actor { user, ..node("eve", &["Ops.Read"]) };
+                stage.doze("1s");
                 let attempt = stage.fire(boss, "send_support_lost", &who);
                 match *becomes {
                     "stays" => drop(attempt.unchanged().to_string()),
