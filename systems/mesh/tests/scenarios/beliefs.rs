@@ -234,3 +234,16 @@ fn a_status_update_says_which() {
         }
     }
 }
+
+/// MSH-2, MSH-10: who calls it a Claim may name a contradiction, too; it does not matter then.
+#[test]
+fn a_contradiction_beside_claim_does_not_matter() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let (id, other) = (hint(&mut stage, &[ground]), rival(&mut stage));
+    stage.fire(id, "update_confidence", &machine()).with("confidence", 0.5).ok();
+    let both = json!({ "status": "Claim", "conflict": other.to_string() });
+    stage.fire(id, "update_status", &machine()).with_all(both.clone()).ok();
+    assert_eq!(stage.state(id), "Claim");
+    stage.fire(id, "update_status", &machine()).with_all(both).unchanged();
+}
