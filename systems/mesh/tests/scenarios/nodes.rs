@@ -218,3 +218,28 @@ fn user_bearing_is_reckoned_anew() {
     assert_eq!((stage.state(id), stage.field(id, "userBearing")), ("Active".into(), false.into()));
     stage.fire(id, "delegated", &fold()).unchanged();
 }
+
+/// MSH-17: a key as long as keys may be is compared whole. Who answers for the chain with a longer one, or with none, has not
+/// answered.
+#[test]
+fn a_long_key_is_a_key() {
+    let long = "k".repeat(200);
+    for (key, code) in [
+        (json!(long), None),
+        (json!(format!("{long}k")), Some((503, "bad_answer"))),
+        (json!(null), Some((503, "bad_answer"))),
+        (json!("k".repeat(199)), Some((422, "key_bound_for_life"))),
+    ] {
+        let mut stage = systems::stage("mesh").answer(
+            "mesh.node",
+            "chain",
+            move |_, _| json!({ "valid": true, "key": key, "userBearing": false, "why": "" }),
+        );
+        let id = stage.create("mesh.node", &fold()).with("did", "did:key:z6Mk").with("publicKey", &*long).ok();
+        let attempt = stage.fire(id, "delegated", &fold());
+        match code {
+            None => drop(attempt.changes()),
+            Some((status, code)) => drop(attempt.refused(status, code)),
+        }
+    }
+}

@@ -34,7 +34,7 @@ fn the_user_replaces_facts_and_rejected_claims() {
         supersede(&mut stage, id, better, &machine()).not_allowed();
         supersede(&mut stage, id, better, &voice).not_allowed();
         supersede(&mut stage, id, better, &you()).ok();
-        assert_eq!(stage.state(id), "Superseded");
+        assert_eq!((stage.state(id), stage.field(id, "replacedBy")), ("Superseded".into(), better.to_string().into()));
     }
 }
 

@@ -207,3 +207,20 @@ fn what_is_so_already_does_not_become_so_again() {
         assert_eq!((after.version, after.entered_at), (before.version, before.entered_at), "{lifecycle}, {scene}");
     }
 }
+
+/// MSH-10, MSH-22: what a machine has said is not the user's word, and who has just been seen does not speak for the user.
+#[test]
+fn nothing_is_the_users_word_by_itself() {
+    let (stage, scenes, _) = every_scene();
+    let fields = [
+        ("mesh.action", "byUser"),
+        ("mesh.claim", "byUser"),
+        ("mesh.evidence", "byUser"),
+        ("mesh.route", "byUser"),
+        ("mesh.node", "userBearing"),
+    ];
+    for Scene { lifecycle, name, id } in scenes {
+        let Some((_, field)) = fields.iter().find(|(of, _)| *of == lifecycle) else { continue };
+        assert_eq!(stage.field(id, field), name.contains("the user"), "{lifecycle}, {name}");
+    }
+}
