@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 use super::jobs::{ann, claim_work, claimed, pending};
 use super::{ALL, believe, evidence, grounded, ids, machine, node, nodes, routes, stage};
 
-/// What is made of it, by whom, whole; and of each text how short and how long it may be.
-fn made(on: &[RecordId]) -> Vec<(&'static str, Actor, Value, Vec<(&'static str, usize, usize)>)> {
+/// A text's name, and how short and how long it may be.
+type Length = (&'static str, usize, usize);
+
+/// Each lifecycle, who makes one, a whole one, and its texts.
+fn made(on: &[RecordId]) -> Vec<(&'static str, Actor, Value, Vec<Length>)> {
     let on = ids(on);
     vec![
         ("mesh.evidence", machine(), json!({ "digest": "d" }), vec![("digest", 1, 200)]),

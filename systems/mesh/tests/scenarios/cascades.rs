@@ -231,11 +231,11 @@ fn what_is_over_hears_of_no_loss() {
         stage.fire(done, "accept", &you()).ok();
         stage.fire(done, "complete", &machine()).ok();
         stage.fire(no, "reject", &machine()).ok();
-        let [stale, evicted] = [0; 2].map(|_| snapshot(&mut stage, &[ground, other]));
+        let [faded, evicted] = [0; 2].map(|_| snapshot(&mut stage, &[ground, other]));
         stage.fire(other, "tombstone", &machine()).ok();
         stage.fire(evicted, "evict", &machine()).ok();
-        let before = [done, no, stale, evicted].map(|id| stage.record(id).version);
+        let before = [done, no, faded, evicted].map(|id| stage.record(id).version);
         assert_eq!(stage.fire(ground, "tombstone", &author).changes().records.len(), 1);
-        assert_eq!([done, no, stale, evicted].map(|id| stage.record(id).version), before);
+        assert_eq!([done, no, faded, evicted].map(|id| stage.record(id).version), before);
     }
 }

@@ -11,6 +11,7 @@ mod jobs;
 mod matrix;
 mod matrix_work;
 mod nodes;
+mod records;
 mod replacements;
 mod routes;
 mod scenes;

@@ -70,7 +70,7 @@ fn made_of_claims(stage: &mut Stage) -> Vec<Scene> {
     add("mesh.episode", "Current", episode(stage, &[ground]));
     add("mesh.snapshot", "Fresh", snapshot(stage, &[ground]));
     let (by_machine, by_user) = (evidence(stage), evidence(stage));
-    let (old, stale, evicted) =
+    let (old, faded, evicted) =
         (episode(stage, &[by_machine]), snapshot(stage, &[by_machine]), snapshot(stage, &[by_machine]));
     stage.fire(by_machine, "tombstone", &machine()).ok();
     stage.fire(by_user, "tombstone", &you()).ok();
@@ -78,7 +78,7 @@ fn made_of_claims(stage: &mut Stage) -> Vec<Scene> {
     add("mesh.evidence", "Tombstoned: by a machine", by_machine);
     add("mesh.evidence", "Tombstoned: by the user", by_user);
     add("mesh.episode", "Stale", old);
-    add("mesh.snapshot", "Stale", stale);
+    add("mesh.snapshot", "Stale", faded);
     add("mesh.snapshot", "Evicted", evicted);
     scenes
 }
@@ -138,7 +138,7 @@ const UNKNOWN: &[(&str, &str, &[&str])] = &[
 fn each_state_knows_its_events() {
     let (mut stage, scenes, _) = every_scene();
     for Scene { lifecycle, name, id } in scenes {
-        let state = stage.state(id);
+        let now = stage.state(id);
         let events = stage.definition(lifecycle).events.iter().filter(|event| event.kind == EventKind::Called);
         let events: Vec<_> = events.map(|event| event.name.clone()).collect();
         let mut unknown = BTreeSet::new();
@@ -148,7 +148,7 @@ fn each_state_knows_its_events() {
                 unknown.insert(event.to_string());
             }
         }
-        let listed = UNKNOWN.iter().find(|(of, at, _)| (*of, *at) == (lifecycle, state.as_str()));
+        let listed = UNKNOWN.iter().find(|(of, at, _)| (*of, *at) == (lifecycle, now.as_str()));
         let listed: BTreeSet<_> = listed.map_or(&[][..], |listed| listed.2).iter().map(ToString::to_string).collect();
         assert_eq!(unknown, listed, "{lifecycle}, {name}");
     }
