@@ -239,3 +239,38 @@ fn what_is_over_hears_of_no_loss() {
         assert_eq!([done, no, faded, evicted].map(|id| stage.record(id).version), before);
     }
 }
+
+/// MSH-9, MSH-10: the user's withdrawal is said once. What the user has confirmed since is not lost by its repetition, be it
+/// that a machine had withdrawn the evidence first or not.
+#[test]
+fn a_withdrawal_said_again_undoes_no_later_word() {
+    for first in [machine(), you()] {
+        let mut stage = stage();
+        let ground = evidence(&mut stage);
+        let id = claim(&mut stage, &[ground]);
+        stage.fire(ground, "tombstone", &first).ok();
+        stage.fire(ground, "tombstone", &you()).outcome();
+        assert_eq!(stage.field(ground, "byUser"), true);
+        stage.fire(id, "confirm", &you()).ok();
+        for author in [you(), machine()] {
+            stage.fire(ground, "tombstone", &author).unchanged();
+        }
+        assert_eq!(stage.state(id), "Fact");
+    }
+}
+
+/// MSH-9, MSH-10: the user's withdrawal counts also where nothing rests on the evidence, or nothing that still listens.
+#[test]
+fn the_users_withdrawal_counts_though_nobody_listens() {
+    let mut stage = stage();
+    let (bare, used) = (evidence(&mut stage), evidence(&mut stage));
+    let done = action(&mut stage, &[used]);
+    stage.fire(done, "accept", &machine()).ok();
+    stage.fire(done, "complete", &machine()).ok();
+    for ground in [bare, used] {
+        stage.fire(ground, "tombstone", &machine()).ok();
+        stage.fire(ground, "tombstone", &you()).ok();
+        assert_eq!(stage.field(ground, "byUser"), true);
+    }
+    assert_eq!(stage.state(done), "Done");
+}
