@@ -213,9 +213,12 @@ fn user_bearing_is_reckoned_anew() {
         assert_eq!(stage.field(id, "userBearing"), true, "admitted again after {event}");
     }
     // One delegation fewer, and another chain that still holds.
+    let since = stage.record(id).entered_at;
+    stage.doze("1s");
     book.borrow_mut().user = false;
     stage.fire(id, "delegated", &fold()).ok();
     assert_eq!((stage.state(id), stage.field(id, "userBearing")), ("Active".into(), false.into()));
+    assert_eq!(stage.record(id).entered_at, since, "it was Active all the time");
     stage.fire(id, "delegated", &fold()).unchanged();
 }
 

@@ -224,3 +224,28 @@ fn nothing_is_the_users_word_by_itself() {
         assert_eq!(stage.field(id, field), name.contains("the user"), "{lifecycle}, {name}");
     }
 }
+
+/// MSH-10, MSH-13, MSH-15, MSH-22: what is said of a record where it stands does not make it new: it is in its state since it
+/// came there.
+#[test]
+fn what_stays_is_there_since_it_came() {
+    let (mut stage, scenes, _) = every_scene();
+    stage.doze("1m");
+    for (lifecycle, scene, event, input, by) in [
+        ("mesh.action", "Accepted: by a machine", "accept", json!({}), you()),
+        ("mesh.claim", "Claim", "update_status", json!({ "status": "Claim" }), you()),
+        ("mesh.claim", "Claim", "update_confidence", json!({ "confidence": 0.9 }), machine()),
+        ("mesh.claim", "Fact", "update_confidence", json!({ "confidence": 0.9 }), you()),
+        ("mesh.evidence", "Tombstoned: by a machine", "tombstone", json!({}), you()),
+        ("mesh.job", "Claimed", "claim_work", json!({ "lease": "1h" }), jobs::ann()),
+        ("mesh.route", "Routed: by a machine", "route", json!({ "node": "ben" }), machine()),
+        ("mesh.route", "Free", "free", json!({}), you()),
+    ] {
+        let found = scenes.iter().find(|found| (found.lifecycle, found.name) == (lifecycle, scene));
+        let id = found.expect("a scene").id;
+        let before = stage.record(id);
+        stage.fire(id, event, &by).with_all(input).ok();
+        let after = stage.record(id);
+        assert_eq!((after.state, after.entered_at), (before.state, before.entered_at), "{lifecycle}, {scene}");
+    }
+}
