@@ -105,3 +105,18 @@ fn the_users_route_stands() {
     stage.fire(free, "free", &you()).ok();
     stage.fire(free, "route", &machine()).with("node", "ann").refused(409, "users_word");
 }
+
+/// MSH-10, MSH-15: where a machine had the last word the user may have another, and that one stays: on a route that a machine
+/// has freed, and on one that a machine has given.
+#[test]
+fn the_users_word_on_a_machines_route_stays() {
+    let mut stage = stage();
+    let given = routed(&mut stage, "ann");
+    let freed = stage.create("mesh.route", &machine()).with("kind", "scan").with("node", "ann").ok();
+    stage.fire(freed, "free", &machine()).ok();
+    stage.fire(freed, "route", &you()).with("node", "ben").ok();
+    stage.fire(freed, "free", &machine()).refused(409, "users_word");
+    stage.fire(given, "free", &you()).ok();
+    stage.fire(given, "route", &machine()).with("node", "ann").refused(409, "users_word");
+    assert_eq!([freed, given].map(|id| stage.state(id)), ["Routed", "Free"]);
+}
