@@ -50,8 +50,11 @@ async fn answer(engine: &Engine<SqliteStore>, words: &[&str]) -> Result<String, 
     match *words {
         ["create", lifecycle] => {
             let fields = Map::new();
-            submit(&ann, Call::Create(Create { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None }))
-                .await
+            submit(
+                &ann,
+                Call::Create(Create { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None }),
+            )
+            .await
         }
         ["lease", id] => {
             let (record, worker) = (record(id), "bob".into());
@@ -63,7 +66,12 @@ async fn answer(engine: &Engine<SqliteStore>, words: &[&str]) -> Result<String, 
         }
         ["fail", id, token] => {
             let (record, token) = (record(id), number(token));
-            let error = ErrorReport { code: "broken".into(), message: "broken".into(), retryable: Some(true), retry_after: None };
+            let error = ErrorReport {
+                code: "broken".into(),
+                message: "broken".into(),
+                retryable: Some(true),
+                retry_after: None,
+            };
             submit(&bob, Call::Fail { record, token, error }).await
         }
         // What is due on it is done first.

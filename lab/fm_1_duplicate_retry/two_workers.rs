@@ -10,7 +10,11 @@ use crate::stage::play::{Play, on_each};
 const PAIRS: [(i64, i64); 3] = [(1, 2), (1, 3), (2, 3)];
 
 /// A leases, its lease runs out, B leases and keeps its lease alive, both finish their work: what each is told.
-async fn both_finish(play: &Play, from: i64, (lease, work): (i64, i64)) -> (onceward_core::value::RecordId, [String; 2]) {
+async fn both_finish(
+    play: &Play,
+    from: i64,
+    (lease, work): (i64, i64),
+) -> (onceward_core::value::RecordId, [String; 2]) {
     play.at(from);
     let id = play.charge().await;
     let first = play.lease("A", "lab.charge", lease).await.expect("the job");
@@ -109,4 +113,20 @@ fn recovered_to_done() {
         whole(play.store()).await.expect("whole");
     });
     println!("lab: COMMITTED is brought to DONE, 1 effect");
+}
+
+/// Where the engine takes a lease that ended after the commit for a lost one, the job is never done.
+#[test]
+#[ignore = "the damage: run by `cargo xtask lab`"]
+fn damage_never_done() {
+    on_each(async |play| {
+        let id = play.charge().await;
+        let held = play.lease("A", "lab.charge", 1).await.expect("the job");
+        assert_eq!(play.commit("A", &held, "A").await, "ok");
+        play.at(1);
+        assert_eq!(play.state(id).await, "running");
+        let record = play.store().record(id).await.expect("reading").expect("it is there");
+        assert!(record.stuck.is_some() && record.committed.is_some(), "set aside with its effect landed");
+    });
+    println!("lab: without reconciling a crash after COMMITTED leaves the job undone for ever");
 }

@@ -89,16 +89,15 @@ impl Scene {
         }
     }
 
-    /// Every crash point of the operation.
-    fn all(&self) -> Vec<Left> {
-        let mut points = Vec::new();
-        for call in CALLS {
-            let made = (1..=MOST).map_while(|nth| self.kill(call, nth));
-            let before = points.len();
-            points.extend(made);
-            assert!(before < points.len(), "no {call} was hit");
-        }
-        points
+    /// Every crash point of the operation, one after the other.
+    fn points(&self) -> impl Iterator<Item = Left> {
+        CALLS.into_iter().flat_map(|call| {
+            (1..=MOST).map_while(move |nth| {
+                let left = self.kill(call, nth);
+                assert!(nth > 1 || left.is_some(), "no {call} was hit");
+                left
+            })
+        })
     }
 }
 
@@ -114,43 +113,53 @@ fn tidy(file: &Path) {
     }
 }
 
-/// All or nothing at every point. How many points there were.
-fn all_or_nothing(kind: &str) -> usize {
+/// All or nothing at every point.
+fn all_or_nothing(kind: &str) {
     let scene = wait(scene(kind));
-    let points = scene.all();
-    for (number, left) in points.iter().enumerate() {
-        let entries = left.found.as_ref().unwrap_or_else(|torn| panic!("{kind}, point {number}: {torn}"));
-        assert!([scene.entries, scene.entries + 1].contains(entries), "{kind}, point {number}: {entries} entries");
+    let (mut points, mut nothing) = (0, 0);
+    for left in scene.points() {
+        let entries = left.found.as_ref().unwrap_or_else(|torn| panic!("{kind}, point {points}: {torn}"));
+        assert!([scene.entries, scene.entries + 1].contains(entries), "{kind}, point {points}: {entries} entries");
+        points += 1;
+        nothing += usize::from(*entries == scene.entries);
         tidy(&left.file);
     }
-    assert!(points.iter().any(|left| left.found.as_ref() == Ok(&scene.entries)), "{kind}: nothing was ever prevented");
-    println!("lab: {kind}: {} crash points, all or nothing at each", points.len());
-    points.len()
+    assert!(nothing > 0, "{kind}: no kill came in time");
+    println!("lab: {kind}: {points} crash points, all or nothing at each");
+}
+
+/// What is torn, and how many crash points there are.
+fn torn(kind: &str) -> (Vec<String>, usize) {
+    let scene = wait(scene(kind));
+    let found: Vec<Result<usize, String>> = scene
+        .points()
+        .map(|left| {
+            tidy(&left.file);
+            left.found
+        })
+        .collect();
+    let points = found.len();
+    (found.into_iter().filter_map(Result::err).collect(), points)
 }
 
 /// Without the transaction each row is on its own. What the log tells and what is kept come apart.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_half_an_operation() {
-    let scene = wait(scene("commit"));
-    let points = scene.all();
-    let torn: Vec<&String> = points.iter().filter_map(|left| left.found.as_ref().err()).collect();
+    let (torn, points) = torn("commit");
     assert!(torn.iter().any(|text| text.contains("its log says")), "{torn:?}");
-    assert!(torn.iter().any(|text| text.contains("coins were charged")), "{torn:?}");
-    let charged_less = torn.iter().find(|text| text.contains("coins")).expect("just found");
-    println!("lab: torn at {} of {} crash points, as: {charged_less}", torn.len(), points.len());
-    points.iter().for_each(|left| tidy(&left.file));
+    let unpaid = torn.iter().find(|text| text.contains("coins were charged"));
+    let unpaid = unpaid.unwrap_or_else(|| panic!("nothing of money in {torn:?}"));
+    println!("lab: a commit is torn at {} of {points} crash points, as: {unpaid}", torn.len());
 }
 
+/// The entry is there and its record is not, so that the entry's hash no longer holds.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
-fn damage_a_record_that_is_not_there() {
-    let scene = wait(scene("create"));
-    let points = scene.all();
-    let torn: Vec<&String> = points.iter().filter_map(|left| left.found.as_ref().err()).collect();
-    assert!(torn.iter().any(|text| text.contains("which is not there")), "{torn:?}");
-    println!("lab: torn at {} of {} crash points of a create", torn.len(), points.len());
-    points.iter().for_each(|left| tidy(&left.file));
+fn damage_an_entry_without_its_record() {
+    let (torn, points) = torn("create");
+    assert!(torn.iter().any(|text| text.contains("does not carry the hash")), "{torn:?}");
+    println!("lab: a create is torn at {} of {points} crash points, as: {}", torn.len(), torn[0]);
 }
 
 /// FM-2, INV-2: cut off anywhere, a commit with its money has happened whole or not at all.
@@ -189,7 +198,7 @@ fn recovered_by_asking_again() {
     let scene = wait(scene("commit"));
     let id = scene.record.expect("a job");
     let (mut before, mut after) = (0, 0);
-    for left in scene.all() {
+    for left in scene.points() {
         match left.found.as_ref() {
             Ok(entries) if *entries == scene.entries => before += 1,
             _ => after += 1,

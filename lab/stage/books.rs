@@ -62,8 +62,7 @@ pub(crate) async fn whole<S: Store>(store: &S) -> Result<usize, String> {
     Ok(log.len())
 }
 
-type Shape =
-    (u64, Arc<str>, String, Option<(onceward_core::record::Token, onceward_core::record::ExecutionStatus)>);
+type Shape = (u64, Arc<str>, String, Option<(onceward_core::record::Token, onceward_core::record::ExecutionStatus)>);
 
 fn shape(record: &Record) -> Shape {
     let execution = record.execution.as_ref().map(|execution| (execution.token, execution.status));

@@ -125,12 +125,10 @@ impl Play {
 
     /// Commit without finishing: what it was told, `ok` or the refusal's code.
     pub(crate) async fn commit(&self, who: &str, held: &Leased, result: &str) -> String {
-        self.report(who, Call::Commit {
-            record: held.record.id,
-            token: held.token,
-            result: json!(result),
-            finish: false,
-        })
+        self.report(
+            who,
+            Call::Commit { record: held.record.id, token: held.token, result: json!(result), finish: false },
+        )
         .await
     }
 

@@ -47,8 +47,7 @@ impl Process {
     fn start(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut child =
-            command.spawn().unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
         drop(starting);
         let output = child.stdout.take().expect("a pipe");
         let (sender, said) = channel();

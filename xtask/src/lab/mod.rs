@@ -13,6 +13,7 @@ use crate::prove::code::synchronise;
 use crate::rules::id::RuleId;
 use crate::{shell, tree};
 use guards::{Guards, Page, VARIABLE, Without};
+use trial::Trial;
 
 const PACKAGE: &str = "onceward-lab";
 
@@ -56,8 +57,37 @@ struct Bench<'a> {
 struct Shown {
     rule: String,
     name: String,
-    cells: [Vec<String>; 3],
+    /// By kind: what the tests say they saw.
+    seen: [Vec<String>; 3],
+    /// By kind: tests that came out as they should, and tests that there are.
+    counts: [(usize, usize); 3],
+    /// The same of tests that must fail without their guard.
+    missed: (usize, usize),
     took: Duration,
+}
+
+impl Shown {
+    fn of(page: &Page) -> Self {
+        Self {
+            rule: page.rule.to_string(),
+            name: page.name.clone(),
+            seen: [Vec::new(), Vec::new(), Vec::new()],
+            counts: [(0, 0); 3],
+            missed: (0, 0),
+            took: Duration::ZERO,
+        }
+    }
+
+    /// A test that must pass has ended.
+    fn add(&mut self, kind: Kind, trial: &Trial) {
+        let (good, all) = &mut self.counts[kind as usize];
+        *good += usize::from(trial.passed);
+        *all += 1;
+        if trial.passed {
+            self.seen[kind as usize].extend(trial.seen.clone());
+        }
+        self.took += trial.took;
+    }
 }
 
 impl<'a> Bench<'a> {
@@ -75,23 +105,24 @@ impl<'a> Bench<'a> {
 
     /// Everything that a page promises.
     fn show(&self, page: &Page, wrong: &mut Vec<String>) -> Result<Shown> {
-        let mut shown = Shown {
-            rule: page.rule.to_string(),
-            name: page.name.clone(),
-            cells: [Vec::new(), Vec::new(), Vec::new()],
-            took: Duration::ZERO,
-        };
+        let mut shown = Shown::of(page);
         let tests = self.tests(page, wrong);
         let scratch = self.folder.join("printed.txt");
         for test in &tests {
             let trial = trial::run(&self.whole, test, &[], &scratch)?;
-            shown.took += trial.took;
-            let kind = kind(test);
-            match (kind, trial.passed) {
-                (Kind::Damage, false) => {}
-                (Kind::Damage, true) => wrong.push(format!("{test} passes with every guard in")),
-                (_, true) => shown.cells[kind as usize].extend(trial.seen),
-                (_, false) => wrong.push(format!("{test} fails:\n{}", indented(&trial.printed))),
+            match kind(test) {
+                Kind::Damage => {
+                    shown.took += trial.took;
+                    if trial.passed {
+                        wrong.push(format!("{test} passes with every guard in"));
+                    }
+                }
+                kind => {
+                    shown.add(kind, &trial);
+                    if !trial.passed {
+                        wrong.push(format!("{test} fails:\n{}", indented(&trial.printed)));
+                    }
+                }
             }
         }
         for without in &page.without {
@@ -103,10 +134,8 @@ impl<'a> Bench<'a> {
             }
             for test in tests.iter().filter(|test| names(&without.damage, test)) {
                 let trial = trial::run(&self.guardless, test, &variables, &scratch)?;
-                shown.took += trial.took;
-                if trial.passed {
-                    shown.cells[Kind::Damage as usize].extend(trial.seen);
-                } else {
+                shown.add(Kind::Damage, &trial);
+                if !trial.passed {
                     let printed = indented(&trial.printed);
                     wrong.push(format!("without {guards}, {test} finds no damage:\n{printed}"));
                 }
@@ -114,6 +143,8 @@ impl<'a> Bench<'a> {
             for test in tests.iter().filter(|test| names(&without.fails, test)) {
                 let trial = trial::run(&self.guardless, test, &variables, &scratch)?;
                 shown.took += trial.took;
+                shown.missed.0 += usize::from(!trial.passed);
+                shown.missed.1 += 1;
                 if trial.passed {
                     wrong.push(format!("without {guards}, {test} passes all the same"));
                 }
@@ -189,16 +220,28 @@ fn indented(printed: &str) -> String {
     printed.lines().filter(|line| !line.trim().is_empty()).map(|line| format!("      {line}\n")).collect()
 }
 
-/// One block a failure mode: a table whose cells are sentences would not fit on a page.
+/// What was seen, then the table.
 fn print(shown: &[Shown]) {
     for page in shown {
-        println!("{:<5} {:<22} {:>60.1} s", page.rule, page.name, page.took.as_secs_f64());
-        for (name, cell) in ["without its guard", "with it", "recovered"].iter().zip(&page.cells) {
-            for (number, line) in cell.iter().enumerate() {
-                println!("        {:<18} {line}", if number == 0 { name } else { "" });
+        println!("{} {}", page.rule, page.name);
+        for (name, seen) in ["without its guard", "with it", "recovered"].iter().zip(&page.seen) {
+            for (number, line) in seen.iter().enumerate() {
+                println!("  {:<18} {line}", if number == 0 { name } else { "" });
             }
         }
     }
-    let took: Duration = shown.iter().map(|page| page.took).sum();
-    println!("{} failure modes shown in {:.1} s", shown.len(), took.as_secs_f64());
+    println!(
+        "\n| | failure mode | damage without its guard | prevented with it | missed without it | recovered | time |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | ---: |");
+    for page in shown {
+        let [damage, prevented, recovered] = page.counts.map(counted);
+        let (missed, seconds) = (counted(page.missed), page.took.as_secs_f64());
+        let Shown { rule, name, .. } = page;
+        println!("| {rule} | {name} | {damage} | {prevented} | {missed} | {recovered} | {seconds:.1} s |");
+    }
+}
+
+fn counted((good, all): (usize, usize)) -> String {
+    if all == 0 { "-".to_owned() } else { format!("{good} of {all}") }
 }
