@@ -91,7 +91,7 @@ impl Scene {
 
     /// Every crash point of the operation, one after the other.
     fn points(&self) -> impl Iterator<Item = Left> {
-        CALLS.into_iter().flat_map(|call| {
+        CALLS.into_iter().flat_map(move |call| {
             (1..=MOST).map_while(move |nth| {
                 let left = self.kill(call, nth);
                 assert!(nth > 1 || left.is_some(), "no {call} was hit");

@@ -217,7 +217,8 @@ fn names(list: &[String], test: &str) -> bool {
 }
 
 fn indented(printed: &str) -> String {
-    printed.lines().filter(|line| !line.trim().is_empty()).map(|line| format!("      {line}\n")).collect()
+    let lines = printed.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| format!("      {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// What was seen, then the table.
