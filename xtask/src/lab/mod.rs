@@ -125,6 +125,14 @@ impl<'a> Bench<'a> {
                 }
             }
         }
+        // With every guard in, the copy must be as good as the original, or what fails in it would prove nothing.
+        for test in tests.iter().filter(|test| page.without.iter().any(|without| names(&without.fails, test))) {
+            let trial = trial::run(&self.guardless, test, &[], &scratch)?;
+            shown.took += trial.took;
+            if !trial.passed {
+                wrong.push(format!("{test} fails in the copy with every guard in:\n{}", indented(&trial.printed)));
+            }
+        }
         for without in &page.without {
             let lifecycles = self.lifecycles(without)?;
             let guards = without.guards.join(",");
