@@ -1,5 +1,5 @@
-//! An engine on a file, under a clock that stands still: one line a call, one line an answer. It never closes the file: it
-//! ends as if it had been killed.
+//! An engine on a file or a server's database, under a clock that stands still: one line a call, one line an answer. It never closes what it
+//! opened: it ends as if it had been killed.
 
 use std::process::ExitCode;
 
@@ -8,15 +8,15 @@ use onceward_core::record::{Actor, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Config, Engine, EngineError, Submission};
-use onceward_store::{Clock, SqliteStore};
+use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use serde_json::{Map, json};
 
 use crate::hear;
 
-pub(crate) fn run(file: &str, micros: &str) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
+pub(crate) fn run(place: &str, micros: &str) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let (Ok(runtime), Ok(micros)) = (runtime, micros.parse()) else { return ExitCode::FAILURE };
-    match runtime.block_on(serve(file, Time::from_micros(micros))) {
+    match runtime.block_on(serve(place, Time::from_micros(micros))) {
         // Without unwinding: nothing is tidied up.
         Ok(()) => std::process::exit(0),
         Err(error) => {
@@ -26,9 +26,16 @@ pub(crate) fn run(file: &str, micros: &str) -> ExitCode {
     }
 }
 
-async fn serve(file: &str, now: Time) -> Result<(), EngineError> {
+async fn open(place: &str, clock: Clock) -> Result<AnyStore, StoreError> {
+    if place.starts_with("postgres://") {
+        return Ok(AnyStore::Postgres(PostgresStore::open_with_clock(place, clock).await?));
+    }
+    Ok(AnyStore::Sqlite(SqliteStore::open(place, clock)?))
+}
+
+async fn serve(place: &str, now: Time) -> Result<(), EngineError> {
     let poll = std::time::Duration::from_hours(1);
-    let engine = Engine::open(SqliteStore::open(file, Clock::manual(now))?, Config { poll, ..Config::default() });
+    let engine = Engine::open(open(place, Clock::manual(now)).await?, Config { poll, ..Config::default() });
     println!("open");
     while let Some(line) = hear() {
         let words: Vec<&str> = line.split(' ').collect();
@@ -43,7 +50,7 @@ async fn serve(file: &str, now: Time) -> Result<(), EngineError> {
     Ok(())
 }
 
-async fn answer(engine: &Engine<SqliteStore>, words: &[&str]) -> Result<String, EngineError> {
+async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, EngineError> {
     let (ann, bob) = (Actor::new("ann", &["producer"]), Actor::new("bob", &["worker"]));
     let done = |answer: Answer| answer.subject.0.to_string();
     let submit = async |actor: &Actor, call| engine.submit(Submission::new(actor, call)).await.map(done);

@@ -1,4 +1,4 @@
-//! A process for the lab's tests: a worker, or an engine on a file. It speaks in lines.
+//! A process for the lab's tests: a worker, or an engine on a database. It speaks in lines.
 
 mod engine;
 mod worker;
@@ -11,9 +11,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["worker", _] => worker::run(),
-        ["engine", file, micros] => engine::run(file, micros),
+        ["engine", place, micros] => engine::run(place, micros),
         _ => {
-            eprintln!("lab-child worker NAME | engine FILE MICROSECONDS");
+            eprintln!("lab-child worker NAME | engine FILE|URL MICROSECONDS");
             ExitCode::FAILURE
         }
     }

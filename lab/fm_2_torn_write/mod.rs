@@ -1,1 +1,2 @@
 mod crash_points;
+mod messages;

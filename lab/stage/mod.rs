@@ -3,4 +3,5 @@
 pub(crate) mod books;
 pub(crate) mod play;
 pub(crate) mod process;
+mod server;
 pub(crate) mod workers;

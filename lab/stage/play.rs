@@ -8,7 +8,8 @@ use onceward_core::diagnostic::{File, Files};
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use onceward_engine::{Config, Engine, Leased, Submission, Wanted};
-use onceward_store::{AnyStore, Clock, MemoryStore, SqliteStore, Store as _, StoreError};
+use onceward_store::{AnyStore, Clock, MemoryStore, PostgresStore, SqliteStore, Store as _, StoreError};
+use onceward_testkit::postgres::Server;
 use onceward_testkit::{Folder, user, worker};
 use serde_json::{Map, Value as Json, json};
 
@@ -35,7 +36,7 @@ pub(crate) fn time(seconds: i64) -> Time {
 }
 
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
     runtime.expect("a runtime").block_on(future)
 }
 
@@ -51,18 +52,34 @@ pub(crate) struct Play {
     clock: Clock,
 }
 
-/// The same play on every store. One more store is one more call of `run`.
+/// The same play on every store.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_each(test: impl AsyncFn(&Play)) {
-    let run = async |store: AnyStore, clock: Clock| {
-        let play = Play::open(store, &clock).await;
-        test(&play).await;
-        play.engine.close().await;
-    };
     println!("on memory");
     let clock = Clock::manual(time(0));
-    wait(run(AnyStore::Memory(MemoryStore::new(clock.clone())), clock));
+    wait(async {
+        let play = Play::open(AnyStore::Memory(MemoryStore::new(clock.clone())), &clock).await;
+        test(&play).await;
+        play.engine.close().await;
+    });
+    on_postgres(async |play, _| test(play).await);
     on_sqlite(test);
+}
+
+/// A play on a new database of a real server, and its URL.
+#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+pub(crate) fn on_postgres(test: impl AsyncFn(&Play, &str)) {
+    println!("on PostgreSQL");
+    let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let url = Server::shared().database();
+    drop(starting);
+    wait(async {
+        let clock = Clock::manual(time(0));
+        let store = PostgresStore::open_with_clock(&url, clock.clone()).await.expect("a new database");
+        let play = Play::open(AnyStore::Postgres(store), &clock).await;
+        test(&play, &url).await;
+        play.engine.close().await;
+    });
 }
 
 /// A play on a database file.

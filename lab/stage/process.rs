@@ -32,6 +32,15 @@ pub(crate) fn engine(file: &Path, seconds: i64) -> Process {
     Process::start(Command::new(CHILD).arg("engine").arg(file).arg(time(seconds).micros().to_string()))
 }
 
+/// One on a server's database under `strace`, which kills it as it is about to send its `nth` message.
+pub(crate) fn engine_killed_at_message(url: &str, seconds: i64, nth: usize) -> Process {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=sendto"]);
+    command.args(["-e", &format!("inject=sendto:signal=KILL:when={nth}")]);
+    command.args([CHILD, "engine", url, &time(seconds).micros().to_string()]);
+    Process::start(&mut command)
+}
+
 /// The same under `strace`, which kills it as it is about to make its `nth` such call on the file's WAL: there an operation
 /// leaves all that it writes.
 pub(crate) fn engine_killed_at(file: &Path, seconds: i64, call: &str, nth: usize) -> Process {

@@ -1,6 +1,7 @@
 //! The lab: each failure mode without its guard, with it, and recovered from.
 
 pub(crate) mod guards;
+mod server;
 mod trial;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use crate::prove::code::synchronise;
 use crate::rules::id::RuleId;
 use crate::{shell, tree};
 use guards::{Guards, Page, VARIABLE, Without};
+use server::Server;
 use trial::Trial;
 
 const PACKAGE: &str = "onceward-lab";
@@ -51,6 +53,7 @@ struct Bench<'a> {
     folder: PathBuf,
     whole: Binary,
     guardless: Binary,
+    server: Server,
 }
 
 /// What a page has shown, for the table.
@@ -100,16 +103,21 @@ impl<'a> Bench<'a> {
         let whole = only(binaries::build(&tree::root(), &target, &[PACKAGE.to_owned()])?)?;
         // The other proofs' target folder: the dependencies are built there already.
         let guardless = only(binaries::build(&copy, &target.join("take-away/target"), &[PACKAGE.to_owned()])?)?;
-        Ok(Self { guards, folder, whole, guardless })
+        let server = Server::find(&whole)?;
+        Ok(Self { guards, folder, whole, guardless, server })
+    }
+
+    fn trial(&self, binary: &Binary, test: &str, variables: &[(&str, &str)]) -> Result<Trial> {
+        let variables = [variables, &[(server::VARIABLE, self.server.url.as_str())]].concat();
+        trial::run(binary, test, &variables, &self.folder.join("printed.txt"))
     }
 
     /// Everything that a page promises.
     fn show(&self, page: &Page, wrong: &mut Vec<String>) -> Result<Shown> {
         let mut shown = Shown::of(page);
         let tests = self.tests(page, wrong);
-        let scratch = self.folder.join("printed.txt");
         for test in &tests {
-            let trial = trial::run(&self.whole, test, &[], &scratch)?;
+            let trial = self.trial(&self.whole, test, &[])?;
             match kind(test) {
                 Kind::Damage => {
                     shown.took += trial.took;
@@ -127,7 +135,7 @@ impl<'a> Bench<'a> {
         }
         // With every guard in, the copy must be as good as the original, or what fails in it would prove nothing.
         for test in tests.iter().filter(|test| page.without.iter().any(|without| names(&without.fails, test))) {
-            let trial = trial::run(&self.guardless, test, &[], &scratch)?;
+            let trial = self.trial(&self.guardless, test, &[])?;
             shown.took += trial.took;
             if !trial.passed {
                 wrong.push(format!("{test} fails in the copy with every guard in:\n{}", indented(&trial.printed)));
@@ -141,7 +149,7 @@ impl<'a> Bench<'a> {
                 variables.push((LIFECYCLES, folder));
             }
             for test in tests.iter().filter(|test| names(&without.damage, test)) {
-                let trial = trial::run(&self.guardless, test, &variables, &scratch)?;
+                let trial = self.trial(&self.guardless, test, &variables)?;
                 shown.add(Kind::Damage, &trial);
                 if !trial.passed {
                     let printed = indented(&trial.printed);
@@ -149,7 +157,7 @@ impl<'a> Bench<'a> {
                 }
             }
             for test in tests.iter().filter(|test| names(&without.fails, test)) {
-                let trial = trial::run(&self.guardless, test, &variables, &scratch)?;
+                let trial = self.trial(&self.guardless, test, &variables)?;
                 shown.took += trial.took;
                 shown.missed.0 += usize::from(!trial.passed);
                 shown.missed.1 += 1;
