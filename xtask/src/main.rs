@@ -5,6 +5,7 @@ mod deny;
 mod fuzz;
 mod lab;
 mod mutants;
+mod packages;
 mod pictures;
 mod prove;
 mod purity;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use crate::prove::binaries::{self, Binary};
 use crate::prove::code::synchronise;
 use crate::rules::id::RuleId;
-use crate::{shell, tree};
+use crate::{packages, tree};
 use guards::{Guards, Page, VARIABLE, Without};
 use server::Server;
 use trial::Trial;
@@ -28,9 +28,8 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         ["--only", rule] => Some(RuleId::parse(rule).context("--only wants an id, as FM-1")?),
         other => bail!("lab knows no {}", other.join(" ")),
     };
-    if !shell::is_there(shell::command("strace").arg("--version")) {
-        bail!("strace is missing: `apt-get install strace`");
-    }
+    packages::have_postgres()?;
+    packages::have_strace()?;
     let guards = Guards::read()?;
     let pages: Vec<&Page> =
         guards.pages.iter().filter(|page| only.as_ref().is_none_or(|id| page.rule == *id)).collect();

@@ -54,7 +54,7 @@ async fn ground(client: &Object) -> Result<(), StoreError> {
             Ok(()) => return Ok(()),
             // Another process makes it right now.
             Err(error @ (StoreError::Busy | StoreError::Rejected(_) | StoreError::Unavailable(_))) => {
-                last = Some(error)
+                last = Some(error);
             }
             Err(error) => return Err(error),
         }
