@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
@@ -145,6 +145,22 @@ impl Store for AnyStore {
             Self::Memory(store) => store.put_definitions(files).await,
             Self::Sqlite(store) => store.put_definitions(files).await,
             Self::Postgres(store) => store.put_definitions(files).await,
+        }
+    }
+
+    fn opening(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Memory(store) => store.opening(),
+            Self::Sqlite(store) => store.opening(),
+            Self::Postgres(store) => store.opening(),
+        }
+    }
+
+    async fn left_behind(&self, limit: usize) -> Result<Vec<(RecordId, Token)>, StoreError> {
+        match self {
+            Self::Memory(store) => store.left_behind(limit).await,
+            Self::Sqlite(store) => store.left_behind(limit).await,
+            Self::Postgres(store) => store.left_behind(limit).await,
         }
     }
 

@@ -62,6 +62,6 @@ pub use error::StoreError;
 pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
-pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank};
+pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, own_worker, rank};
 pub use sqlite::SqliteStore;
 pub use store::Store;

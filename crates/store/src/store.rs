@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
@@ -72,6 +72,19 @@ pub trait Store: Send + Sync {
     /// Check lifecycle files and take them in: a version never seen becomes the current one of its lifecycle, a known one
     /// changes nothing.
     fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// A name for this opening of the store, where only one process can have it open at a time. What workers inside that
+    /// process lease is marked with it ([`own_worker`](crate::own_worker)).
+    fn opening(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Live leases of workers inside a process that had the store open before: they are gone. None where others may have it
+    /// open too.
+    fn left_behind(&self, limit: usize) -> impl Future<Output = Result<Vec<(RecordId, Token)>, StoreError>> + Send {
+        let _ = limit;
+        async { Ok(Vec::new()) }
+    }
 
     /// The store's clock.
     fn now(&self) -> impl Future<Output = Result<Time, StoreError>> + Send;
