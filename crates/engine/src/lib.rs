@@ -18,6 +18,7 @@
 //! | `signals.rs` | who is woken by what was saved |
 //! | `shared.rs` | what these parts share, and what the engine has counted |
 //! | `stream.rs` | the log, in order, as it grows |
+//! | `verify/` | everything that a store keeps, worked out again from its log |
 //!
 //! # What can be relied on
 //!
@@ -39,6 +40,7 @@ mod shared;
 mod signals;
 mod stream;
 mod timers;
+mod verify;
 
 pub use checks::{Asked, Checks, Unanswered};
 pub use config::Config;
@@ -48,3 +50,4 @@ pub use leasing::{Leased, Wanted};
 pub use queue::{Answer, Submission};
 pub use shared::Tally;
 pub use stream::LogStream;
+pub use verify::{Drift, Report, Watch, verify};

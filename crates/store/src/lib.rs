@@ -47,6 +47,8 @@ mod memory;
 mod net;
 mod plain;
 mod query;
+pub mod scan;
+mod scratch;
 mod sqlite;
 mod store;
 
@@ -59,5 +61,7 @@ pub use error::StoreError;
 pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank};
-pub use sqlite::SqliteStore;
+pub use scan::{Difference, Scan};
+pub use scratch::{Applied, Keyed, Kind, Scratch, Unfit};
+pub use sqlite::{SqliteStore, SqliteView};
 pub use store::Store;

@@ -12,7 +12,9 @@ mod open;
 mod read;
 mod rows;
 mod save;
+mod scan;
 mod threads;
+mod view;
 mod work;
 mod write;
 
@@ -39,6 +41,7 @@ use names::Names;
 use open::EngineLock;
 use save::Writer;
 use threads::Threads;
+pub use view::SqliteView;
 
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;

@@ -25,6 +25,22 @@ impl Names {
         Ok(names)
     }
 
+    /// The names as these versions, in this order, bring them.
+    pub(super) fn of(versions: &[Arc<Lifecycle>]) -> Self {
+        let mut names = Self::default();
+        for name in versions.iter().flat_map(|lifecycle| brought(lifecycle)) {
+            if !names.numbers.contains_key(name) {
+                let next = i64::try_from(names.names.len()).unwrap_or(i64::MAX).saturating_add(1);
+                names.add(next, name.into());
+            }
+        }
+        names
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (i64, &Arc<str>)> {
+        self.names.iter().map(|(number, name)| (*number, name))
+    }
+
     fn add(&mut self, number: i64, name: Arc<str>) {
         self.numbers.insert(Arc::clone(&name), number);
         self.names.insert(number, name);
@@ -47,12 +63,7 @@ impl Names {
 
     /// Write the names that a lifecycle brings; the caller's transaction makes them stay.
     pub(super) fn learn(&mut self, connection: &Connection, lifecycle: &Lifecycle) -> Result<(), StoreError> {
-        let mut brought: BTreeSet<&str> = ["key", "work.key", &lifecycle.name].into();
-        brought.extend(lifecycle.states.iter().map(|state| &*state.name));
-        brought.extend(lifecycle.uniques.iter().map(|unique| &*unique.name));
-        brought.extend(lifecycle.limits.iter().map(|limit| &*limit.name));
-        brought.extend(lifecycle.fields.iter().filter(|field| refers(&field.ty)).map(|field| &*field.name));
-        for name in brought {
+        for name in brought(lifecycle) {
             if !self.numbers.contains_key(name) {
                 connection.execute("INSERT INTO names (name) VALUES (?1)", [name])?;
                 self.add(connection.last_insert_rowid(), name.into());
@@ -60,6 +71,16 @@ impl Names {
         }
         Ok(())
     }
+}
+
+/// The names that stand in keys of a lifecycle's records.
+fn brought(lifecycle: &Lifecycle) -> BTreeSet<&str> {
+    let mut brought: BTreeSet<&str> = ["key", "work.key", &lifecycle.name].into();
+    brought.extend(lifecycle.states.iter().map(|state| &*state.name));
+    brought.extend(lifecycle.uniques.iter().map(|unique| &*unique.name));
+    brought.extend(lifecycle.limits.iter().map(|limit| &*limit.name));
+    brought.extend(lifecycle.fields.iter().filter(|field| refers(&field.ty)).map(|field| &*field.name));
+    brought
 }
 
 fn refers(ty: &Type) -> bool {

@@ -1,0 +1,9 @@
+//! `verify` finds what is wrong, and only that. `ONCEWARD_SEED=… cargo test -p onceward-engine --test verify` plays one seed again.
+
+#[path = "../../store/tests/stage/mod.rs"]
+mod stage;
+
+#[path = "verify/built.rs"]
+mod built;
+#[path = "verify/clean.rs"]
+mod clean;
