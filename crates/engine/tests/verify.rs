@@ -7,3 +7,7 @@ mod stage;
 mod built;
 #[path = "verify/clean.rs"]
 mod clean;
+#[path = "verify/flips.rs"]
+mod flips;
+#[path = "verify/schema.rs"]
+mod schema;

@@ -3,17 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onceward_core::decide::Operation;
+use onceward_core::decide::{Call, ErrorReport, Operation};
 use onceward_core::diagnostic::Files;
 use onceward_core::record::Payload;
-use onceward_core::time::Time;
+use onceward_core::time::{Duration, Time};
 use onceward_engine::{Report, verify};
 use onceward_store::scan::Scan;
-use onceward_store::{Catalog, Clock, Content, Request, RequestName, Save, SqliteStore, SqliteView, Store};
+use onceward_store::{Clock, Content, Request, RequestName, Save, SqliteStore, SqliteView, Store};
 use onceward_testkit::random::{Chance, Play};
+use onceward_testkit::{user, worker};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::stage::driver::Driver;
+use crate::stage::driver::{Driver, fire};
 use crate::stage::{Folder, start, suite, system, wait};
 
 pub(crate) const SYSTEMS: [&str; 5] = ["execution", "document", "image", "relay", "mesh"];
@@ -83,11 +85,12 @@ pub(crate) async fn fill<S: Store>(store: &S, seed: u64, operations: usize) -> T
     for files in &files {
         store.put_definitions(files).await.expect("sound files");
     }
-    let catalog = store.definitions().await.expect("definitions");
-    let operations = played(&catalog, seed, operations);
+    let mut latest = furnish(store).await;
+    let plays = (0..).zip(&files).map(|(number, files)| played(files, seed.wrapping_add(number), operations));
+    // Each system by itself: what is open to all of them at once is mostly refused.
+    let operations: Vec<(Operation, Time)> = plays.flatten().collect();
     let mut chance = Chance::new(!seed);
     let mut left = &operations[..];
-    let mut latest = Time::MIN;
     let mut number = 0;
     while !left.is_empty() {
         let (now, rest) = left.split_at((1 + chance.below(9)).min(left.len()));
@@ -113,8 +116,46 @@ pub(crate) async fn fill<S: Store>(store: &S, seed: u64, operations: usize) -> T
     latest
 }
 
-fn played(catalog: &Catalog, seed: u64, operations: usize) -> Vec<(Operation, Time)> {
-    let mut play = Play::new(catalog.definitions.clone(), true, seed);
+/// By hand, what chance seldom leaves: something in every table, and every kind of execution.
+pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
+    let mut driver = Driver::new(store).await;
+    let (ann, bob, now) = (user("ann"), worker("bob"), start());
+    let first = driver.create(&ann, "suite.box", json!({ "name": "first", "number": 1 }), now).await;
+    let beside = json!({ "name": "second", "beside": first.to_string(), "others": [first.to_string()] });
+    let second = driver.create(&ann, "suite.box", beside, now).await;
+    driver.ok(&ann, fire(second, "write", json!({ "others": [] })), now).await;
+    driver.ok(&ann, fire(first, "earn", json!({ "amount": 50 })), now).await;
+    driver.ok(&ann, fire(first, "spend", json!({ "amount": 20 })), now).await;
+    let closing = json!({ "closing": "2030-01-01T00:00:00Z" });
+    driver.create(&ann, "suite.box", closing, now).await;
+    let mut tasks = Vec::new();
+    for weight in 0..6 {
+        let fields = json!({ "lane": "a", "weight": weight, "box": first.to_string() });
+        tasks.push(driver.create(&ann, "suite.task", fields, now).await);
+    }
+    driver.create(&ann, "suite.task", json!({ "weight": 3 }), now).await;
+    for line in ["x", "x", "y", "y"] {
+        driver.create(&ann, "suite.step", json!({ "line": line }), now).await;
+    }
+    // Done, failed and leased again, running, committed and not finished.
+    let finish = |record, token, finish| Call::Commit { record, token, result: json!({ "made": "it" }), finish };
+    let token = driver.lease(&bob, tasks[5], now).await;
+    driver.ok(&bob, finish(tasks[5], token, true), now).await;
+    let token = driver.lease(&bob, tasks[4], now).await;
+    let error = ErrorReport { code: "busy".into(), message: "later".into(), retryable: Some(true), retry_after: None };
+    driver.ok(&bob, Call::Fail { record: tasks[4], token, error }, now).await;
+    let token = driver.lease(&bob, tasks[4], now).await;
+    let later = now.checked_add(Duration::from_secs(20)).expect("a time");
+    let beat = driver.operation(&bob, Call::Heartbeat { record: tasks[4], token, lease: None });
+    driver.play(beat, later).await;
+    let token = driver.lease(&bob, tasks[3], now).await;
+    driver.ok(&bob, finish(tasks[3], token, false), later).await;
+    later
+}
+
+fn played(files: &Files, seed: u64, operations: usize) -> Vec<(Operation, Time)> {
+    let definitions = onceward_core::load(files).expect("sound files").definitions;
+    let mut play = Play::new(definitions, true, seed);
     if let Err(broken) = play.play(operations, &mut []) {
         panic!("{}: {}", broken.property, broken.detail);
     }
