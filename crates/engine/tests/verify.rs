@@ -9,5 +9,11 @@ mod built;
 mod clean;
 #[path = "verify/flips.rs"]
 mod flips;
+#[path = "verify/forged.rs"]
+mod forged;
+#[path = "verify/harm.rs"]
+mod harm;
+#[path = "verify/live.rs"]
+mod live;
 #[path = "verify/schema.rs"]
 mod schema;

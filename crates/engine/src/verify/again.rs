@@ -43,7 +43,7 @@ pub(super) fn again(
     group: &[Told],
     result: Option<Json>,
 ) -> Result<Again, StoreError> {
-    let Some(Told { entry: first, body }) = group.first() else { return Ok(Again::Same) };
+    let Some(Told { entry: first, body, .. }) = group.first() else { return Ok(Again::Same) };
     let Some(operation) = body.operation.as_deref() else { return Ok(Again::Unknown) };
     let mut operation = operation.clone();
     let mut is_exact = true;
@@ -80,7 +80,7 @@ fn compare(group: &[Told], again: &[Entry], is_exact: bool) -> Result<Again, Sto
         let (was, now) = (group.len(), again.len());
         return Ok(Again::Other(format!("it changed {was} records and would change {now}")));
     }
-    for (Told { entry, body }, again) in group.iter().zip(again) {
+    for (Told { entry, body, .. }, again) in group.iter().zip(again) {
         if entry == again {
             continue;
         }
@@ -112,7 +112,7 @@ fn same_but_result(told: &Entry, again: &Entry) -> Result<bool, StoreError> {
 
 /// When each lease that these entries tell of ended, or was to: heartbeats moved it there without an entry.
 fn leases(group: &[Told]) -> HashMap<RecordId, (Token, Time)> {
-    let lease = |Told { entry, body }: &Told| {
+    let lease = |Told { entry, body, .. }: &Told| {
         let execution = body.change.as_ref()?.execution.as_ref()?;
         Some((entry.record?, (execution.token, execution.expires_at)))
     };

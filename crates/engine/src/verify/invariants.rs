@@ -1,5 +1,6 @@
 //! What must hold of every entry, whatever the lifecycle: by the log alone, before anything is compared.
 
+use onceward_core::decide::fits;
 use onceward_core::model::Lifecycle;
 use onceward_core::record::{ExecutionStatus, Record};
 use onceward_store::log::Body;
@@ -18,6 +19,7 @@ pub(super) fn of_change(applied: &Applied, body: &Body, entry: &Entry) -> Vec<Di
     found.onward(before, after);
     found.explained(before, after, body);
     found.failures_are_seen(after);
+    found.bounded(after, body);
     found.holds(after);
     found.differences
 }
@@ -126,6 +128,16 @@ impl Found<'_> {
         self.ensure("INV-5", reason, "what is set aside says why");
         let ended = after.is_final() == after.finished_at.is_some();
         self.ensure("INV-5", ended, "a record has an end just when it is final");
+    }
+
+    // INV-6
+    fn bounded(&mut self, after: &Record, body: &Body) {
+        for (name, value) in body.change.iter().flat_map(onceward_store::log::Diff::fields) {
+            let field = after.lifecycle.field(name).and_then(|slot| after.lifecycle.fields.get(usize::from(slot)));
+            if let Some(Err(why)) = field.map(|field| fits(field, value)) {
+                self.ensure("INV-6", false, &why);
+            }
+        }
     }
 
     // INV-7

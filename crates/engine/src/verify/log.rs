@@ -23,6 +23,8 @@ const NAMED: u64 = 20;
 pub(super) struct Told {
     pub(super) entry: Entry,
     pub(super) body: Body<'static>,
+    /// Its hash is as it must be.
+    fits: bool,
 }
 
 impl<S: Scan> Verify<'_, S> {
@@ -64,9 +66,9 @@ impl<S: Scan> Verify<'_, S> {
                 if body.as_ref().is_ok_and(|body| body.back == 0) || body.is_err() {
                     self.carry(std::mem::take(&mut group)).await?;
                 }
-                self.chain(&row, &entry)?;
+                let fits = self.chain(&row, &entry)?;
                 match body {
-                    Ok(body) => group.push(Told { entry, body }),
+                    Ok(body) => group.push(Told { entry, body, fits }),
                     Err(error) => {
                         self.found(Difference::broken(HISTORY, seq, error.to_string()));
                         self.lose(&entry)?;
@@ -98,14 +100,15 @@ impl<S: Scan> Verify<'_, S> {
     }
 
     /// An entry's hash is of what it says and of the record's entry before; and it says where that one stands.
-    fn chain(&mut self, row: &LogRow, entry: &Entry) -> Result<(), StoreError> {
+    fn chain(&mut self, row: &LogRow, entry: &Entry) -> Result<bool, StoreError> {
         let known = match entry.record {
             Some(id) => self.scratch.known(id)?,
             None => None,
         };
         let previous = known.as_ref().map_or(onceward_store::log::NO_HASH, |known| known.head);
         let told = entry.expected_hash(&previous);
-        if told != entry.hash {
+        let fits = told == entry.hash;
+        if !fits {
             let (kept, told) = (hex::encode(&entry.hash), hex::encode(&told));
             self.found(Difference::differs(HISTORY, entry.seq, "hash", kept, told).against("INV-3"));
         }
@@ -117,7 +120,7 @@ impl<S: Scan> Verify<'_, S> {
                 self.found(Difference::new(HISTORY, entry.seq, what));
             }
         }
-        Ok(())
+        Ok(fits)
     }
 
     /// One operation: all of its entries.
@@ -136,7 +139,7 @@ impl<S: Scan> Verify<'_, S> {
         self.decide_again(&group).await?;
         for told in group {
             self.scratch.pass(told.entry.seq);
-            match self.scratch.apply(&told.entry, &told.body) {
+            match self.scratch.apply(&told.entry, &told.body, told.fits) {
                 Ok(Some(applied)) => {
                     for difference in invariants::of_change(&applied, &told.body, &told.entry) {
                         self.found(difference);
@@ -162,7 +165,7 @@ impl<S: Scan> Verify<'_, S> {
     }
 
     async fn decide_again(&mut self, group: &[Told]) -> Result<(), StoreError> {
-        let Some(Told { entry, body }) = group.first() else { return Ok(()) };
+        let Some(Told { entry, body, .. }) = group.first() else { return Ok(()) };
         if body.deciding != DECIDING_VERSION {
             self.report.undecided += 1;
             return Ok(());

@@ -88,6 +88,10 @@ impl<S: Scan> Verify<'_, S> {
             return Ok(());
         };
         compare(&row.columns, &told, wrong);
+        // Entries are found by the record's id, and the hash is of it too.
+        if table == Table::Records && !known.vouched {
+            wrong.push(What::Broken("no entry of its log carries a hash that fits its id".to_owned()));
+        }
         match row.beside {
             Beside::Front(false) => {
                 wrong.push(What::Broken("it stands in `ready`, and not in front of its work key's lane".to_owned()));

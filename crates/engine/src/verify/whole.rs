@@ -130,7 +130,9 @@ impl<S: Scan> Verify<'_, S> {
                 let balance: i128 = row.value.as_deref().and_then(|value| value.parse().ok()).unwrap_or(0);
                 *sums.entry(asset.into()).or_default() += balance;
                 if balance < 0 && !self.scratch.catalog().ever_outside(asset, name) {
-                    self.found(Difference::differs("accounts", &row.at, "balance", balance, "0 or more").against("INV-7"));
+                    self.found(
+                        Difference::differs("accounts", &row.at, "balance", balance, "0 or more").against("INV-7"),
+                    );
                 }
             }
         }

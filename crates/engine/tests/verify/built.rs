@@ -134,6 +134,7 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
         tasks.push(driver.create(&ann, "suite.task", fields, now).await);
     }
     driver.create(&ann, "suite.task", json!({ "weight": 3 }), now).await;
+    driver.refused(&user("eve"), fire(first, "earn", json!({ "amount": 1 })), now).await;
     for line in ["x", "x", "y", "y"] {
         driver.create(&ann, "suite.step", json!({ "line": line }), now).await;
     }
@@ -141,6 +142,10 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     let finish = |record, token, finish| Call::Commit { record, token, result: json!({ "made": "it" }), finish };
     let token = driver.lease(&bob, tasks[5], now).await;
     driver.ok(&bob, finish(tasks[5], token, true), now).await;
+    let alone = driver.create(&ann, "suite.task", json!({ "weight": 9 }), now).await;
+    let token = driver.lease(&bob, alone, now).await;
+    driver.ok(&bob, finish(alone, token, false), now).await;
+    driver.ok(&bob, Call::Finish { record: alone, token }, now).await;
     let token = driver.lease(&bob, tasks[4], now).await;
     let error = ErrorReport { code: "busy".into(), message: "later".into(), retryable: Some(true), retry_after: None };
     driver.ok(&bob, Call::Fail { record: tasks[4], token, error }, now).await;

@@ -72,8 +72,9 @@ impl Flip<'_> {
     fn is_named_by(&self, difference: &Difference, original: &Connection) -> bool {
         let names_column = match difference.column() {
             None => true,
-            // The hash is of everything that an entry says.
+            // The hash is of everything that an entry says, and of all of the bytes.
             Some("hash") if self.table.name == "history" => true,
+            Some("bytes") if self.table.name == "contents" => true,
             Some(column) => column == self.name(),
         };
         difference.table == self.table.name

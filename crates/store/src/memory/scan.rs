@@ -88,6 +88,7 @@ impl World {
             raised: beside.links,
             ledger: 0,
             lost: false,
+            vouched: true,
         })
     }
 

@@ -1,5 +1,6 @@
 //! Lifecycles as they are kept, held against the files that they came from.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Difference, Learned, What};
@@ -28,6 +29,7 @@ pub(crate) fn held_against_files(kept: &KeptDefinitions) -> Learned {
     let mut catalog = Catalog::default();
     let mut given = Vec::new();
     let mut is_whole = true;
+    let mut reported = BTreeSet::new();
     for (number, files) in &kept.sources {
         match Catalog::compiled(files) {
             Ok(definitions) => given.push((*number, definitions)),
@@ -41,10 +43,20 @@ pub(crate) fn held_against_files(kept: &KeptDefinitions) -> Learned {
             differences.push(Difference::new("sources", number, What::Extra));
         }
     }
+    for lifecycle in given.iter().flat_map(|(_, definitions)| definitions.lifecycles.values()) {
+        if !kept.definitions.iter().any(|definition| *definition.hash == *lifecycle.hash) {
+            let key = format!("{} {}", lifecycle.name, lifecycle.hash);
+            differences.push(Difference::new("definitions", key, What::Missing));
+            is_whole = false;
+        }
+    }
     for (place, definition) in (1..).zip(&kept.definitions) {
         let KeptDefinition { number, name, hash, source } = definition;
         if *number != place {
             differences.push(Difference::differs("definitions", number, "number", number, place));
+        }
+        if !kept.sources.iter().any(|(number, _)| number == source) && reported.insert(*source) {
+            differences.push(Difference::new("sources", source, What::Missing));
         }
         let gives = |definitions: &onceward_core::model::Definitions| {
             definitions.lifecycles.values().find(|lifecycle| *lifecycle.hash == **hash).map(Arc::clone)

@@ -44,8 +44,7 @@ impl Difference {
         kept: impl fmt::Display,
         told: impl fmt::Display,
     ) -> Self {
-        let what =
-            What::Differs { column, kept: Some(kept.to_string().into()), told: Some(told.to_string().into()) };
+        let what = What::Differs { column, kept: Some(kept.to_string().into()), told: Some(told.to_string().into()) };
         Self::new(table, key, what)
     }
 

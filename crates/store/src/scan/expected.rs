@@ -33,6 +33,8 @@ pub struct Known {
     pub ledger: i64,
     /// Its log is damaged: what it should be is not known.
     pub lost: bool,
+    /// At least one of its entries carries the hash that it must.
+    pub vouched: bool,
 }
 
 /// What a table should have of a record; `None` where it should have nothing. `beside` comes with the row that is compared:

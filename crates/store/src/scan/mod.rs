@@ -132,7 +132,11 @@ pub enum Beside {
     /// Of a row of `ready` with a work key: whether its lane says that it stands in front.
     Front(bool),
     /// Of a row of `lanes`: whether it stands in front, whether it is in `ready`, and how many stand in front before it.
-    Lane { front: i64, ready: bool, better: u64 },
+    Lane {
+        front: i64,
+        ready: bool,
+        better: u64,
+    },
 }
 
 /// Where a page ended, in the store's own order.

@@ -50,7 +50,7 @@ impl Scratch {
         if let Some(recent) = self.recent.get(&id) {
             return Ok(Some(recent.known.clone()));
         }
-        let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id FROM records WHERE id = ?1";
+        let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id, vouched FROM records WHERE id = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query([id.0.as_bytes()])?;
         let Some(row) = found.next()? else { return Ok(None) };
@@ -72,13 +72,14 @@ impl Scratch {
             raised: row.get(6)?,
             ledger: row.get(7)?,
             lost: row.get(8)?,
+            vouched: row.get(10)?,
         })
     }
 
     /// The records after a number, in the order of their creation.
     pub fn records_after(&mut self, row: u64, limit: usize) -> Result<Vec<Known>, StoreError> {
         self.flush()?;
-        let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id FROM records \
+        let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id, vouched FROM records \
                    WHERE row > ?1 ORDER BY row LIMIT ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![row, limit])?;
@@ -107,10 +108,10 @@ impl Scratch {
         // In order, so that neighbours are written together.
         let mut changed: Vec<&mut Recent> = self.recent.values_mut().filter(|recent| recent.is_changed).collect();
         changed.sort_unstable_by_key(|recent| recent.known.row);
-        let insert = "INSERT INTO records (row, id, text, head, entry, effect, linked, raised, ledger, lost) \
-                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let insert = "INSERT INTO records (row, id, text, head, entry, effect, linked, raised, ledger, lost, vouched) \
+                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
         let update = "UPDATE records SET text = ?3, head = ?4, entry = ?5, effect = ?6, linked = ?7, raised = ?8, \
-                      ledger = ?9, lost = ?10 WHERE row = ?1 AND id = ?2";
+                      ledger = ?9, lost = ?10, vouched = ?11 WHERE row = ?1 AND id = ?2";
         for recent in changed {
             let known = &recent.known;
             let effect = known.effect.as_ref().map(serde_json::to_string).transpose().map_err(unreadable)?;
@@ -125,6 +126,7 @@ impl Scratch {
                 known.raised,
                 known.ledger,
                 known.lost,
+                known.vouched,
             ])?;
             (recent.is_new, recent.is_changed) = (false, false);
         }
@@ -214,11 +216,7 @@ impl Scratch {
         let mut found = statement.query(params![row, limit])?;
         let mut links = Vec::new();
         while let Some(row) = found.next()? {
-            let at = At::Link {
-                target: self.id_of(row.get(2)?)?,
-                name: row.get(3)?,
-                source: self.id_of(row.get(4)?)?,
-            };
+            let at = At::Link { target: self.id_of(row.get(2)?)?, name: row.get(3)?, source: self.id_of(row.get(4)?)? };
             links.push(Keyed { row: row.get(0)?, at, value: (), born: row.get(1)? });
         }
         Ok(links)

@@ -35,7 +35,8 @@ const SCHEMA: &str = "
     PRAGMA temp_store = FILE;
     CREATE TABLE records (
         row INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, text TEXT NOT NULL, head BLOB NOT NULL, entry INTEGER NOT NULL,
-        effect TEXT, linked INTEGER NOT NULL, raised INTEGER NOT NULL, ledger INTEGER NOT NULL, lost INTEGER NOT NULL
+        effect TEXT, linked INTEGER NOT NULL, raised INTEGER NOT NULL, ledger INTEGER NOT NULL, lost INTEGER NOT NULL,
+        vouched INTEGER NOT NULL
     );
     CREATE TABLE executions (
         row INTEGER PRIMARY KEY, record INTEGER NOT NULL, token INTEGER NOT NULL, text TEXT NOT NULL, born INTEGER NOT NULL,
@@ -137,8 +138,8 @@ impl Scratch {
         &self.catalog
     }
 
-    /// Carry one entry over. Its place and its hash are for the caller to judge; `trusted` is `false` where they are wrong.
-    pub fn apply(&mut self, entry: &Entry, body: &Body) -> Result<Option<Applied>, Unfit> {
+    /// Carry one entry over. Its place and its hash are for the caller to judge: whether the hash `fits`.
+    pub fn apply(&mut self, entry: &Entry, body: &Body, fits: bool) -> Result<Option<Applied>, Unfit> {
         let (Some(id), Some(diff)) = (entry.record, &body.change) else { return Ok(None) };
         let before = self.known(id)?;
         let (start, mut known) = match (&before, &diff.created) {
@@ -159,6 +160,7 @@ impl Scratch {
         known.record = Arc::new(after);
         known.head = entry.hash;
         known.entry = entry.seq;
+        known.vouched |= fits;
         if known.effect.is_none() {
             known.effect.clone_from(&body.effect);
         }
@@ -206,6 +208,7 @@ impl Scratch {
             raised: 0,
             ledger: 0,
             lost: false,
+            vouched: false,
         }
     }
 

@@ -241,11 +241,9 @@ fn kept(table: Table, row: &Row, names: &Names) -> Result<Kept, StoreError> {
             let beside = Beside::Lane { front, ready: row.get(8)?, better: row.get(9)? };
             Kept { at: about(row, 5, 4)?, columns: all, beside }
         }
-        Table::Timers => Kept {
-            at: about(row, 2, 1)?,
-            columns: columns(row, &["due"], 0)?,
-            beside: Beside::Lease(row.get(3)?),
-        },
+        Table::Timers => {
+            Kept { at: about(row, 2, 1)?, columns: columns(row, &["due"], 0)?, beside: Beside::Lease(row.get(3)?) }
+        }
         Table::Tallies => {
             let key = joined(&[&name(0)?, &shown(row, 1)?, &name(2)?]);
             Kept::new(At::Key(key), columns(row, &["count"], 3)?)
