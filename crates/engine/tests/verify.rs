@@ -15,5 +15,7 @@ mod forged;
 mod harm;
 #[path = "verify/live.rs"]
 mod live;
+#[path = "verify/many.rs"]
+mod many;
 #[path = "verify/schema.rs"]
 mod schema;
