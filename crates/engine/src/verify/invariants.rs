@@ -105,7 +105,7 @@ impl Found<'_> {
         }
     }
 
-    /// A change of state is explained by the rows that were taken. `INV-3` again.
+    /// A change of state is explained by the rows that were taken.
     fn explained(&mut self, before: Option<&Record>, after: &Record, body: &Body) {
         for (event, number) in body.rows.iter() {
             let is_row = row(&after.lifecycle, event, *number).is_some();
@@ -117,7 +117,7 @@ impl Found<'_> {
         self.ensure("INV-3", !moved || explained, "the rows that were taken lead to the state");
     }
 
-    // INV-5
+    /// A failure has a name.
     fn failures_are_seen(&mut self, after: &Record) {
         if let Some(execution) = &after.execution {
             let aborted = execution.status == ExecutionStatus::Aborted;
@@ -130,7 +130,7 @@ impl Found<'_> {
         self.ensure("INV-5", ended, "a record has an end just when it is final");
     }
 
-    // INV-6
+    /// What callers give keeps to the bounds of its field.
     fn bounded(&mut self, after: &Record, body: &Body) {
         for (name, value) in body.change.iter().flat_map(onceward_store::log::Diff::fields) {
             let field = after.lifecycle.field(name).and_then(|slot| after.lifecycle.fields.get(usize::from(slot)));

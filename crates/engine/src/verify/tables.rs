@@ -312,7 +312,6 @@ const fn rule(table: Table) -> Option<&'static str> {
         // Whoever waits is found, and what is due is done.
         Table::Queues | Table::Ready | Table::Lanes | Table::Timers => Some("INV-4"),
         Table::Counts | Table::Accounts => Some("INV-7"),
-        Table::Uniques => Some("INV-8"),
         _ => None,
     }
 }

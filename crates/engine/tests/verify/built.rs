@@ -138,6 +138,10 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     for line in ["x", "x", "y", "y"] {
         driver.create(&ann, "suite.step", json!({ "line": line }), now).await;
     }
+    // Two of them in front, one behind.
+    for _ in 0..3 {
+        driver.create(&ann, "suite.task", json!({ "lane": "b" }), now).await;
+    }
     // Done, failed and leased again, running, committed and not finished.
     let finish = |record, token, finish| Call::Commit { record, token, result: json!({ "made": "it" }), finish };
     let token = driver.lease(&bob, tasks[5], now).await;

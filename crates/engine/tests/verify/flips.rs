@@ -136,7 +136,7 @@ fn shown(value: Value) -> String {
     }
 }
 
-/// INV-1, INV-3, INV-4, INV-7, INV-8: a flipped value of any column of any table is named, unless the list says why it cannot be;
+/// INV-1, INV-3, INV-4, INV-7: a flipped value of any column of any table is named, unless the list says why it cannot be;
 /// and what the list calls free is not noticed.
 #[test]
 fn one_flipped_value_anywhere_is_named() {

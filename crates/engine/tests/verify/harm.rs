@@ -186,3 +186,21 @@ fn bounds_of_what_the_log_does_not_tell_exactly() {
         }
     }
 }
+
+/// INV-4: a job that nobody would ever be given is noticed, though no single value is wrong: it was sent to the back of its lane, and
+/// there is room in front.
+#[test]
+fn a_job_that_waits_for_ever_is_noticed() {
+    let built = Built::new(5, 0);
+    for lane in ["sb", "sx"] {
+        let copy = built.copy();
+        let connection = copy.connection();
+        let first = format!("SELECT record FROM lanes WHERE front = 1 AND key LIKE '%{lane}%' LIMIT 1");
+        let record: i64 = connection.query_row(&first, [], |row| row.get(0)).unwrap();
+        connection.execute("UPDATE lanes SET front = 0 WHERE record = ?1", [record]).unwrap();
+        connection.execute("DELETE FROM ready WHERE record = ?1", [record]).unwrap();
+        drop(connection);
+        let report = copy.verify();
+        assert!(names(&report, "lanes"), "{lane}: {report:#?}");
+    }
+}
