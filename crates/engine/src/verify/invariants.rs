@@ -112,8 +112,8 @@ impl Found<'_> {
             self.ensure("INV-3", is_row, "the rows that were taken are rows of the lifecycle");
         }
         let moved = before.is_none_or(|before| before.state != after.state);
-        let led = body.rows.iter().filter_map(|(event, number)| row(&after.lifecycle, event, *number)?.to);
-        let explained = led.last().is_some_and(|to| to == after.state);
+        let mut led = body.rows.iter().filter_map(|(event, number)| row(&after.lifecycle, event, *number)?.to);
+        let explained = led.next_back().is_some_and(|to| to == after.state);
         self.ensure("INV-3", !moved || explained, "the rows that were taken lead to the state");
     }
 

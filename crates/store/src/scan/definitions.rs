@@ -58,10 +58,11 @@ pub(crate) fn held_against_files(kept: &KeptDefinitions) -> Learned {
         if !kept.sources.iter().any(|(number, _)| number == source) && reported.insert(*source) {
             differences.push(Difference::new("sources", source, What::Missing));
         }
-        let gives = |definitions: &onceward_core::model::Definitions| {
+        let version_in = |definitions: &onceward_core::model::Definitions| {
             definitions.lifecycles.values().find(|lifecycle| *lifecycle.hash == **hash).map(Arc::clone)
         };
-        let first = given.iter().find_map(|(number, definitions)| gives(definitions).map(|found| (*number, found)));
+        let first =
+            given.iter().find_map(|(number, definitions)| version_in(definitions).map(|found| (*number, found)));
         let Some((first, lifecycle)) = first else {
             // The one that its files give under its name, so that the rest can still be looked at.
             let own = given.iter().find(|(number, _)| number == source);

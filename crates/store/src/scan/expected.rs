@@ -153,16 +153,22 @@ fn definition(record: &Record, catalog: &Catalog) -> Cell {
     catalog.number_of(&record.lifecycle).ok().and_then(number)
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    reason = "a column may be nothing; numbers are copied"
+)]
 pub(crate) fn number(number: impl ToString) -> Cell {
     Some(Cow::Owned(number.to_string()))
 }
 
-pub(crate) fn text(text: impl AsRef<str>) -> Cell {
+#[expect(clippy::unnecessary_wraps, reason = "a column may be nothing")]
+fn text(text: impl AsRef<str>) -> Cell {
     Some(Cow::Owned(text.as_ref().to_owned()))
 }
 
 /// The parts of a key as the stores keep them; what cannot be written was never kept.
-pub(crate) fn parts_text(parts: &[Arc<str>]) -> Cell {
+fn parts_text(parts: &[Arc<str>]) -> Cell {
     serde_json::to_string(parts).ok().map(Cow::Owned)
 }
 
