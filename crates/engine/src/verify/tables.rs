@@ -4,7 +4,9 @@ use onceward_core::decide::readiness;
 use onceward_core::model::WorkKey;
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
-use onceward_store::scan::{At, Beside, Cell, Columns, Kept, Known, Scan, Table, What, execution_columns, expected};
+use onceward_store::scan::{
+    At, Beside, Cell, Columns, Kept, Known, MANY, Scan, Table, What, execution_columns, expected,
+};
 use onceward_store::{Difference, Keyed, Kind, StoreError};
 
 use super::seen::Seen;
@@ -50,7 +52,7 @@ impl<S: Scan> Verify<'_, S> {
     fn row(&mut self, table: Table, row: &Kept, seq: u64, seen: &mut Seen, tell: bool) -> Result<(), StoreError> {
         let mut wrong = Vec::new();
         match &row.at {
-            At::Record(id) => self.of_record(table, *id, row, seen, &mut wrong)?,
+            At::Record(id) => self.of_record(table, *id, row, seen, (tell, &mut wrong))?,
             At::Execution(id, token) => self.of_execution(*id, *token, row, seen, &mut wrong)?,
             At::Link { target, name, source } => match self.scratch.link(*target, name, *source)? {
                 Some(link) => seen.mark(link.row),
@@ -73,7 +75,7 @@ impl<S: Scan> Verify<'_, S> {
         id: RecordId,
         row: &Kept,
         seen: &mut Seen,
-        wrong: &mut Vec<What>,
+        (tell, wrong): (bool, &mut Vec<What>),
     ) -> Result<(), StoreError> {
         let Some(known) = self.scratch.known(id)? else {
             wrong.push(What::Extra);
@@ -97,8 +99,13 @@ impl<S: Scan> Verify<'_, S> {
                 wrong.push(What::Broken("it stands in `ready`, and not in front of its work key's lane".to_owned()));
             }
             Beside::Lane { front, ready, better } => {
+                // The two disagree, and which of them is right nobody knows: both are named.
                 if front != i64::from(ready) {
                     wrong.push(differs("front", front, i64::from(ready)));
+                    if tell && !ready {
+                        let ready = Difference::new(Table::Ready.name(), &row.at, What::Missing);
+                        self.found(Difference { rule: rule(Table::Ready), ..ready });
+                    }
                 } else if front == 0 && self.is_held_back(&known, better)? {
                     wrong.push(What::Broken("it stands at the back of its lane, and nobody is before it".to_owned()));
                 }
@@ -134,7 +141,7 @@ impl<S: Scan> Verify<'_, S> {
             window: None,
         };
         let running = u64::try_from(self.scratch.count(&count)?).unwrap_or(0);
-        Ok(limit.is_none_or(|limit| better < u64::from(limit).saturating_sub(running)))
+        Ok(better < MANY && limit.is_none_or(|limit| better < u64::from(limit).saturating_sub(running)))
     }
 
     fn of_execution(

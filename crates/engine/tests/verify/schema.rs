@@ -95,7 +95,7 @@ pub(crate) fn other(value: &Value, column: &Column, chance: &mut Chance) -> Valu
         _ if column.nullable && chance.yes(20) => Value::Null,
         Value::Integer(number) => {
             let by = [1, -1, 2, 1_000_000, -1_000_000][chance.below(5)];
-            Value::Integer(number.saturating_add(by))
+            Value::Integer(number.wrapping_add(by))
         }
         Value::Text(text) => Value::Text(other_text(text, chance)),
         Value::Blob(bytes) => {

@@ -131,13 +131,17 @@ pub enum Beside {
     Lease(Option<i64>),
     /// Of a row of `ready` with a work key: whether its lane says that it stands in front.
     Front(bool),
-    /// Of a row of `lanes`: whether it stands in front, whether it is in `ready`, and how many stand in front before it.
+    /// Of a row of `lanes`: whether it stands in front, whether it is in `ready`, and where it does not stand in front how many
+    /// stand there before it; [`MANY`] for that many or more.
     Lane {
         front: i64,
         ready: bool,
         better: u64,
     },
 }
+
+/// Nobody counts further.
+pub const MANY: u64 = 1_000;
 
 /// Where a page ended, in the store's own order.
 #[derive(Clone, Debug, PartialEq)]

@@ -50,6 +50,7 @@ impl Scratch {
         if let Some(recent) = self.recent.get(&id) {
             return Ok(Some(recent.known.clone()));
         }
+        self.tidy()?;
         let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id, vouched FROM records WHERE id = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query([id.0.as_bytes()])?;
@@ -97,7 +98,7 @@ impl Scratch {
 
     /// Forget records that were not asked for lately, once there are many at hand.
     pub(super) fn tidy(&mut self) -> Result<(), StoreError> {
-        if self.recent.len() > RECENT {
+        if self.recent.len() >= RECENT {
             self.flush()?;
             self.recent.clear();
         }

@@ -192,7 +192,6 @@ impl Scratch {
                 self.move_money(account, delta)?;
             }
         }
-        self.tidy()?;
         let after = self.known(id)?.unwrap_or(known);
         Ok(Some(Applied { before, after }))
     }

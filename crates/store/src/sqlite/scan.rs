@@ -109,8 +109,9 @@ fn plan(table: Table) -> Plan {
         Table::Lanes => (
             &["l.lifecycle", "l.key", "l.front", "l.rank", "l.record"][..],
             "r.id, l.ready_at, l.definition, EXISTS (SELECT 1 FROM ready w WHERE w.lifecycle = l.lifecycle \
-             AND w.rank = l.rank AND w.record = l.record), (SELECT count(*) FROM lanes b WHERE b.lifecycle = l.lifecycle \
-             AND b.key = l.key AND b.front = 1 AND (b.rank, b.record) < (l.rank, l.record))",
+             AND w.rank = l.rank AND w.record = l.record), CASE WHEN l.front = 1 THEN 0 ELSE (SELECT count(*) FROM (SELECT 1 FROM lanes b \
+             WHERE b.lifecycle = l.lifecycle AND b.key = l.key AND b.front = 1 AND (b.rank, b.record) < (l.rank, l.record) \
+             LIMIT 1000)) END",
             "lanes l LEFT JOIN records r ON r.row = l.record",
         ),
         Table::Timers => (
