@@ -19,3 +19,5 @@ mod live;
 mod many;
 #[path = "verify/schema.rs"]
 mod schema;
+#[path = "verify/wandered.rs"]
+mod wandered;

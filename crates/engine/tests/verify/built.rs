@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::stage::driver::{Driver, fire};
 use crate::stage::{Folder, start, suite, system, wait};
+use crate::wandered::relay;
 
 pub(crate) const SYSTEMS: [&str; 5] = ["execution", "document", "image", "relay", "mesh"];
 
@@ -32,6 +33,17 @@ impl Built {
         let built = Self { folder: Folder::new(), latest: Time::MIN };
         let store = SqliteStore::open(built.path(), Clock::manual(start())).expect("a new file");
         let latest = wait(fill(&store, seed, operations));
+        Self { latest, ..built }
+    }
+
+    /// These files, and what was played on them.
+    pub(crate) fn of(files: &Files, operations: &[(Operation, Time)], seed: u64) -> Self {
+        let built = Self { folder: Folder::new(), latest: Time::MIN };
+        let store = SqliteStore::open(built.path(), Clock::manual(start())).expect("a new file");
+        let latest = wait(async {
+            store.put_definitions(files).await.expect("sound files");
+            carry_out(&store, operations, seed).await
+        });
         Self { latest, ..built }
     }
 
@@ -85,13 +97,18 @@ pub(crate) async fn fill<S: Store>(store: &S, seed: u64, operations: usize) -> T
     for files in &files {
         store.put_definitions(files).await.expect("sound files");
     }
-    let mut latest = furnish(store).await;
+    let latest = furnish(store).await.max(carry_out(store, &relay(), seed).await);
     let plays = (0..).zip(&files).map(|(number, files)| played(files, seed.wrapping_add(number), operations));
     // Each system by itself: what is open to all of them at once is mostly refused.
     let operations: Vec<(Operation, Time)> = plays.flatten().collect();
+    latest.max(carry_out(store, &operations, seed).await)
+}
+
+/// In batches of random sizes. The latest time.
+pub(crate) async fn carry_out<S: Store>(store: &S, operations: &[(Operation, Time)], seed: u64) -> Time {
+    let mut latest = Time::MIN;
     let mut chance = Chance::new(!seed);
-    let mut left = &operations[..];
-    let mut number = 0;
+    let mut left = operations;
     while !left.is_empty() {
         let (now, rest) = left.split_at((1 + chance.below(9)).min(left.len()));
         left = rest;
@@ -100,13 +117,12 @@ pub(crate) async fn fill<S: Store>(store: &S, seed: u64, operations: usize) -> T
         for (operation, time) in now {
             latest = latest.max(*time);
             driver.decide(&mut open, operation.clone(), *time).await;
-            number += 1;
             let Some(write) = open.batch.writes.last_mut() else { continue };
             if chance.yes(20) && write.request.is_none() {
-                let bytes: Arc<[u8]> = format!("content {number}").into_bytes().into();
+                let bytes: Arc<[u8]> = format!("content {:x}", operation.seed).into_bytes().into();
                 let payload = Payload { sha256: Sha256::digest(&bytes).into(), bytes: 1 };
                 write.contents.push(Content { payload, bytes });
-                let name = RequestName { owner: "ann".into(), key: format!("request {number}").into() };
+                let name = RequestName { owner: "ann".into(), key: format!("request {:x}", operation.seed).into() };
                 write.request = Some(Request { name, digest: [7; 32], answer: "\"yes\"".into() });
             }
         }
@@ -162,7 +178,7 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     later
 }
 
-fn played(files: &Files, seed: u64, operations: usize) -> Vec<(Operation, Time)> {
+pub(crate) fn played(files: &Files, seed: u64, operations: usize) -> Vec<(Operation, Time)> {
     let definitions = onceward_core::load(files).expect("sound files").definitions;
     let mut play = Play::new(definitions, true, seed);
     if let Err(broken) = play.play(operations, &mut []) {
