@@ -4,6 +4,7 @@ mod bench;
 mod deny;
 mod fuzz;
 mod mutants;
+mod packages;
 mod pictures;
 mod prove;
 mod purity;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{bench, deny, mutants, pictures, prove, purity, rules, shell, tidy, tree};
+use crate::{bench, deny, mutants, packages, pictures, prove, purity, rules, shell, tidy, tree};
 
 /// Tests counted over all binaries.
 #[derive(Default)]
@@ -71,6 +71,7 @@ fn component(name: &str, verb: &str) -> Result<()> {
 
 /// All tests of the workspace, those in documentation too.
 fn tests(counts: &mut Counts) -> Result<()> {
+    packages::have_postgres()?;
     let mut test = cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]);
     // What people set while working lets a test do less: rewrite its snapshot, leave out a row, play one seed.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONCEWARD_")) {

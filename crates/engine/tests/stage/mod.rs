@@ -12,8 +12,9 @@ use onceward_core::record::Record;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Checks, Config, Engine, EngineError, Submission, Wanted};
-use onceward_store::{AnyStore, Clock, ListQuery, MemoryStore, Replay, SqliteStore, Store};
+use onceward_store::{AnyStore, Clock, ListQuery, MemoryStore, PostgresStore, Replay, SqliteStore, Store};
 pub(crate) use onceward_testkit::Folder;
+use onceward_testkit::postgres::Server;
 use onceward_testkit::{user, worker};
 use serde_json::{Map, Value as Json};
 
@@ -42,7 +43,7 @@ pub(crate) fn unpolled() -> Config {
 }
 
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
     runtime.expect("a runtime").block_on(future)
 }
 
@@ -71,6 +72,13 @@ pub(crate) fn on_each(config: Config, test: impl AsyncFn(&Engine<AnyStore>, &Clo
     println!("on SQLite");
     let (clock, folder) = (Clock::manual(start()), Folder::new());
     wait(run(sqlite(&folder, &clock), clock));
+    println!("on PostgreSQL");
+    let clock = Clock::manual(start());
+    wait(async { run(postgres(&Server::shared().database(), &clock).await, clock).await });
+}
+
+pub(crate) async fn postgres(url: &str, clock: &Clock) -> AnyStore {
+    AnyStore::Postgres(PostgresStore::open_with_clock(url, clock.clone()).await.expect("the database opens"))
 }
 
 /// The log has no gap, its chain holds, and the records built from it are those that are kept.

@@ -35,9 +35,9 @@ use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::log::Entry;
+use crate::names::Known;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
-use names::Names;
 use open::EngineLock;
 use save::Writer;
 use threads::Threads;
@@ -68,13 +68,6 @@ struct Shared {
     /// Raised after every commit. Only this process writes, so it need not outlive it.
     generation: AtomicU64,
     known: RwLock<Known>,
-}
-
-/// Definitions and names, as of some time.
-#[derive(Clone, Debug)]
-struct Known {
-    catalog: Arc<Catalog>,
-    names: Arc<Names>,
 }
 
 impl Shared {

@@ -10,9 +10,10 @@ use rusqlite::{Connection, Row, Transaction, params_from_iter};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::load::NO_WINDOW;
-use super::names::Names;
+use super::names;
 use crate::StoreError;
+use crate::columns::NO_WINDOW;
+use crate::names::Names;
 use crate::scan::{At, Beside, Cell, Columns, Cursor, Kept, LogPage, LogRow, ScanPage, Spot, Table, joined, number};
 
 /// `requests` and the tables of definitions are not among them: the log does not tell of the one, and the others have no pages.
@@ -133,7 +134,7 @@ pub(super) fn page(
 ) -> Result<ScanPage, StoreError> {
     let transaction = connection.transaction()?;
     let seq = last(&transaction)?;
-    let names = Names::load(&transaction)?;
+    let names = names::load(&transaction)?;
     let Plan { order, columns, from } = plan(table);
     let order_by = order.join(", ");
     let places = vec!["?"; order.len()].join(", ");

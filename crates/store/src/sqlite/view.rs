@@ -7,12 +7,13 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use serde_json::Value as Json;
 
 use super::definitions::kept;
-use super::names::Names;
+use super::names;
 use super::open;
 use super::scan::{self, TABLES};
 use super::threads::Threads;
 use crate::StoreError;
-use crate::scan::{Cursor, Difference, Learned, LogPage, Scan, ScanPage, Table, held_against_files};
+use crate::names::Names;
+use crate::scan::{Cursor, Learned, LogPage, Scan, ScanPage, Table, held_against_files};
 
 /// A database file, read only. It takes no lock that an engine would wait for, and is let in while one runs.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Scan for SqliteView {
             .run(|connection| {
                 let transaction = connection.transaction()?;
                 let mut learned = held_against_files(&kept(&transaction)?);
-                let (kept, told) = (Names::load(&transaction)?, Names::of(learned.catalog.since(0)));
+                let (kept, told) = (names::load(&transaction)?, Names::of(learned.catalog.since(0)));
                 if learned.is_whole {
                     learned.differences.extend(told.differences(&kept));
                 }
@@ -76,22 +77,5 @@ impl Scan for SqliteView {
                 Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
             })
             .await
-    }
-}
-
-impl Names {
-    /// What is wrong with the names that are kept; these are the ones that the definitions bring.
-    fn differences(&self, kept: &Self) -> Vec<Difference> {
-        let mut differences = Vec::new();
-        for (number, name) in self.all() {
-            match kept.name(number) {
-                Ok(other) if other == *name => {}
-                Ok(other) => differences.push(Difference::differs("names", number, "name", other, name)),
-                Err(_) => differences.push(Difference::new("names", number, crate::scan::What::Missing)),
-            }
-        }
-        let extra = kept.all().filter(|(number, _)| self.name(*number).is_err());
-        differences.extend(extra.map(|(number, _)| Difference::new("names", number, crate::scan::What::Extra)));
-        differences
     }
 }

@@ -9,14 +9,13 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::{Connection, params};
 
-use super::Known;
 use super::lanes::{self, Spot};
-use super::load::{NO_WINDOW, row_of};
-use super::rows::{write_parts, write_status, write_timers};
+use super::load::row_of;
 use crate::base::Base;
+use crate::columns::{NO_WINDOW, write_fields, write_parts, write_status, write_timers};
 use crate::error::StoreError;
+use crate::names::Known;
 use crate::net::{Net, NetRecord};
-use crate::plain::write_fields;
 use crate::query::running;
 
 /// One batch on its way into the database.
@@ -151,7 +150,7 @@ impl<'a> Writing<'a> {
             after.state,
             after.version,
             after.owner,
-            fields(after)?,
+            write_fields(after)?,
             after.attempt,
             after.created_at.micros(),
             after.updated_at.micros(),
@@ -180,7 +179,7 @@ impl<'a> Writing<'a> {
             net.before.as_ref().map(|before| before.version),
             after.state,
             after.version,
-            fields(after)?,
+            write_fields(after)?,
             after.attempt,
             after.updated_at.micros(),
             after.started_at.map(Time::micros),
@@ -350,8 +349,4 @@ impl<'a> Writing<'a> {
 /// The work key whose running jobs a count would count.
 fn queue_of(key: &CountKey) -> QueueKey {
     QueueKey { lifecycle: Arc::clone(&key.lifecycle), parts: key.parts.clone() }
-}
-
-fn fields(record: &Record) -> Result<String, StoreError> {
-    write_fields(&record.fields).map_err(|error| StoreError::Rejected(error.to_string()))
 }

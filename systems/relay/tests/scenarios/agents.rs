@@ -65,6 +65,8 @@ fn what_an_agent_says_is_bounded() {
     erin(&mut stage).with("on_chain", true).bad_input();
     erin(&mut stage).with("claims", 5).bad_input();
     erin(&mut stage).with("name", "x".repeat(100)).ok();
+    let erin = agent(&stage, "erin");
+    stage.fire(erin, "edit", &user("erin")).with("name", "E").ok();
 }
 
 /// An agent edits itself; its id and its record are not its to write.
