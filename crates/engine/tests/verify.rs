@@ -21,3 +21,5 @@ mod many;
 mod schema;
 #[path = "verify/wandered.rs"]
 mod wandered;
+#[path = "verify/many_machines.rs"]
+mod many_machines;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite(PathBuf),
+    Postgres(String),
 }
 
 impl FromStr for Database {
@@ -17,8 +18,8 @@ impl FromStr for Database {
             Some(("sqlite", ":memory:")) => Err("a database in memory is its own engine's alone".to_owned()),
             Some(("sqlite", "")) => Err("`sqlite:` needs the path of a file".to_owned()),
             Some(("sqlite", path)) => Ok(Self::Sqlite(path.into())),
-            Some(("postgres" | "postgresql", _)) => Err("this program does not know PostgreSQL yet".to_owned()),
-            _ => Err("a database is named as sqlite:PATH".to_owned()),
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url.to_owned())),
+            _ => Err("a database is named as sqlite:PATH or postgres://…".to_owned()),
         }
     }
 }
@@ -31,6 +32,7 @@ mod tests {
     fn a_database_is_named_by_a_url() {
         assert_eq!("sqlite:a/b.db".parse(), Ok(Database::Sqlite("a/b.db".into())));
         assert_eq!("sqlite:/a.db".parse(), Ok(Database::Sqlite("/a.db".into())));
+        assert_eq!("postgres://a@b/c".parse(), Ok(Database::Postgres("postgres://a@b/c".into())));
         for wrong in ["", "a.db", "sqlite:", "sqlite::memory:", "mysql://x"] {
             assert!(wrong.parse::<Database>().is_err(), "{wrong}");
         }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use onceward_engine::{Drift, Report, Watch, verify};
 use onceward_store::scan::What;
-use onceward_store::{Clock, Difference, SqliteView, StoreError};
+use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
 use serde_json::{Value, json};
 
 use crate::answer::{Outcome, say};
@@ -51,15 +51,20 @@ impl Verify {
     fn name(&self) -> String {
         match &self.db {
             Database::Sqlite(path) => format!("sqlite:{}", path.display()),
+            // Its URL may hold a password.
+            Database::Postgres(_) => "PostgreSQL".to_owned(),
         }
     }
 
     fn look(&self, show: &mut Show) -> Result<Report, StoreError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         let now = Clock::machine().now();
         match &self.db {
             Database::Sqlite(path) => runtime.block_on(verify(&SqliteView::open(path)?, now, show)),
+            Database::Postgres(url) => {
+                runtime.block_on(async { verify(&PostgresView::open(url).await?, now, show).await })
+            }
         }
     }
 }

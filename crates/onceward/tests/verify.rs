@@ -132,7 +132,7 @@ fn what_is_no_database_is_misuse() {
     let folder = folder("verify_misuse");
     for (arguments, said) in [
         (&["--db", "sqlite:nowhere.db"][..], "nowhere.db"),
-        (&["--db", "postgres://localhost/x"], "PostgreSQL"),
+        (&["--db", "postgres://127.0.0.1:1/x"], "PostgreSQL"),
         (&["--db", "sqlite::memory:"], "in memory"),
         (&["--db", "onceward.db"], "sqlite:PATH"),
         (&[], "onceward.db"),

@@ -63,7 +63,7 @@ pub use clock::Clock;
 pub use error::StoreError;
 pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
-pub use postgres::PostgresStore;
+pub use postgres::{PostgresStore, PostgresView};
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank};
 pub use scan::{Difference, Scan};
 pub use scratch::{Applied, Keyed, Kind, Scratch, Unfit};

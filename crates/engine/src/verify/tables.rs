@@ -1,6 +1,7 @@
 //! Each table held against what the log says, in both directions.
 
 use onceward_core::decide::readiness;
+use onceward_core::hex;
 use onceward_core::model::WorkKey;
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
@@ -8,6 +9,7 @@ use onceward_store::scan::{
     At, Beside, Cell, Columns, Kept, Known, MANY, Scan, Table, What, execution_columns, expected,
 };
 use onceward_store::{Difference, Keyed, Kind, StoreError};
+use sha2::{Digest, Sha256};
 
 use super::seen::Seen;
 use super::{PAGE, Verify};
@@ -208,6 +210,8 @@ impl<S: Scan> Verify<'_, S> {
         let told: Columns = match (table, value) {
             // What came with a caller's operation is known by its hash only; nobody can say what else should be there.
             (Table::Contents, _) => vec![("bytes", cell(key))],
+            // PostgreSQL locks a work key by its count, so that there is one also where nothing ran yet.
+            (Table::Counts, None) if key.contains("work.key") && row.columns == [("count", cell(0))] => return Ok(()),
             (_, None) => {
                 wrong.push(What::Extra);
                 return Ok(());
@@ -329,10 +333,16 @@ fn compare(kept: &Columns, told: &Columns, wrong: &mut Vec<What>) {
             continue;
         }
         let told = told.iter().find(|(name, _)| name == column).map(|(_, told)| told);
-        if told != Some(kept) {
+        if told != Some(kept) && !is_hash_of(kept, told) {
             wrong.push(What::Differs { column, kept: kept.clone(), told: told.cloned().flatten() });
         }
     }
+}
+
+/// A store whose indexes take no long text keeps a long key as its hash.
+fn is_hash_of(kept: &Cell, told: Option<&Cell>) -> bool {
+    let (Some(kept), Some(Some(told))) = (kept, told) else { return false };
+    kept.strip_prefix('#').is_some_and(|hash| hash == hex::encode(&Sha256::digest(told.as_bytes())))
 }
 
 fn differs(column: &'static str, kept: impl ToString, told: impl ToString) -> What {

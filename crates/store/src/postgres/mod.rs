@@ -18,6 +18,8 @@ mod pipeline;
 mod read;
 mod rows;
 mod save;
+mod scan;
+mod view;
 mod work;
 mod write;
 
@@ -43,6 +45,7 @@ use crate::store::Store;
 use load::{Asking, Wish};
 use marks::Marks;
 use pipeline::Pipeline;
+pub use view::PostgresView;
 
 /// Rounds of learning what another process has brought meanwhile.
 const ROUNDS: usize = 5;

@@ -7,6 +7,7 @@
 mod definitions;
 mod difference;
 mod expected;
+mod rows;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,6 +25,7 @@ pub(crate) use definitions::{KeptDefinition, KeptDefinitions, held_against_files
 pub use difference::{Difference, What};
 pub use expected::{Known, execution_columns, expected};
 pub(crate) use expected::{joined, key_of_count, key_of_unique, number};
+pub(crate) use rows::Cells;
 
 /// A projection: all that a store keeps besides the log and what the log rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
