@@ -47,11 +47,11 @@ const LAST: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
 const LOG: &str = concat!(
     "SELECT b.first + (h.place & 1048575), h.record, r.id, h.version, h.at, ",
     number_of!("h.previous"),
-    ", h.text, h.hash, h.previous \
-     FROM (SELECT first, batch FROM onceward.batches WHERE last > $1 ORDER BY last LIMIT $2) b \
+    ", h.text, h.hash, h.previous, b.last \
+     FROM (SELECT first, last, batch FROM onceward.batches WHERE last > $1 ORDER BY last LIMIT $2) b \
      JOIN onceward.history h ON h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20 \
      LEFT JOIN onceward.records r ON r.row = h.record \
-     WHERE b.first + (h.place & 1048575) > $1 ORDER BY b.first, h.place LIMIT $2"
+     WHERE b.first + (h.place & 1048575) > $1 AND b.first + (h.place & 1048575) <= b.last ORDER BY b.first, h.place LIMIT $2"
 );
 
 /// In a transaction that sees one moment.
@@ -69,6 +69,7 @@ pub(super) async fn log(client: &Object, after: i64, limit: usize) -> Result<Log
             nobody: number.filter(|_| id.is_none()),
             version: row.try_get(3)?,
             at: row.try_get(4)?,
+            batch_end: Some(row.try_get(9)?),
             previous: Some(previous),
             text: rows::text(&row, 6)?,
             hash: rows::hash(row.try_get(7)?)?,

@@ -47,6 +47,7 @@ pub(super) fn log(connection: &mut Connection, after: i64, limit: usize) -> Resu
             nobody: number.filter(|_| id.is_none()),
             version: row.get(3)?,
             at: row.get(4)?,
+            batch_end: None,
             previous: Some(row.get(5)?),
             text: row.get(6)?,
             hash: row.get(7)?,
