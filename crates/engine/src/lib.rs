@@ -26,6 +26,7 @@
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share, and what the engine has counted |
 //! | `stream.rs` | the log, in order, as it grows |
+//! | `verify/` | everything that a store keeps, worked out again from its log |
 //!
 //! # What can be relied on
 //!
@@ -57,6 +58,7 @@ mod signals;
 mod stream;
 mod timers;
 mod trail;
+mod verify;
 mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
@@ -70,4 +72,5 @@ pub use once::Once;
 pub use queue::{Answer, Submission};
 pub use shared::Tally;
 pub use stream::LogStream;
+pub use verify::{Drift, Report, Watch, verify};
 pub use working::{Done, Job, Worker, Working};
