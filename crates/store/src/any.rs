@@ -14,6 +14,7 @@ use crate::catalog::Catalog;
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::memory::MemoryStore;
+use crate::postgres::PostgresStore;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::sqlite::SqliteStore;
 use crate::store::Store;
@@ -23,6 +24,7 @@ use crate::store::Store;
 pub enum AnyStore {
     Memory(MemoryStore),
     Sqlite(SqliteStore),
+    Postgres(PostgresStore),
 }
 
 impl Store for AnyStore {
@@ -30,6 +32,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.load(base, keys).await,
             Self::Sqlite(store) => store.load(base, keys).await,
+            Self::Postgres(store) => store.load(base, keys).await,
         }
     }
 
@@ -37,6 +40,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.save(base, batch).await,
             Self::Sqlite(store) => store.save(base, batch).await,
+            Self::Postgres(store) => store.save(base, batch).await,
         }
     }
 
@@ -44,6 +48,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.leasable(query).await,
             Self::Sqlite(store) => store.leasable(query).await,
+            Self::Postgres(store) => store.leasable(query).await,
         }
     }
 
@@ -51,6 +56,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.due(until, limit).await,
             Self::Sqlite(store) => store.due(until, limit).await,
+            Self::Postgres(store) => store.due(until, limit).await,
         }
     }
 
@@ -58,6 +64,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.log(after, limit).await,
             Self::Sqlite(store) => store.log(after, limit).await,
+            Self::Postgres(store) => store.log(after, limit).await,
         }
     }
 
@@ -65,6 +72,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.history(record, after_version, limit).await,
             Self::Sqlite(store) => store.history(record, after_version, limit).await,
+            Self::Postgres(store) => store.history(record, after_version, limit).await,
         }
     }
 
@@ -72,6 +80,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.record(id).await,
             Self::Sqlite(store) => store.record(id).await,
+            Self::Postgres(store) => store.record(id).await,
         }
     }
 
@@ -79,6 +88,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.list(query).await,
             Self::Sqlite(store) => store.list(query).await,
+            Self::Postgres(store) => store.list(query).await,
         }
     }
 
@@ -86,6 +96,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.counts_by_state(owner).await,
             Self::Sqlite(store) => store.counts_by_state(owner).await,
+            Self::Postgres(store) => store.counts_by_state(owner).await,
         }
     }
 
@@ -93,6 +104,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.content(sha256).await,
             Self::Sqlite(store) => store.content(sha256).await,
+            Self::Postgres(store) => store.content(sha256).await,
         }
     }
 
@@ -100,6 +112,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.effect(record).await,
             Self::Sqlite(store) => store.effect(record).await,
+            Self::Postgres(store) => store.effect(record).await,
         }
     }
 
@@ -107,6 +120,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.executions(record).await,
             Self::Sqlite(store) => store.executions(record).await,
+            Self::Postgres(store) => store.executions(record).await,
         }
     }
 
@@ -114,6 +128,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.request(name).await,
             Self::Sqlite(store) => store.request(name).await,
+            Self::Postgres(store) => store.request(name).await,
         }
     }
 
@@ -121,6 +136,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.definitions().await,
             Self::Sqlite(store) => store.definitions().await,
+            Self::Postgres(store) => store.definitions().await,
         }
     }
 
@@ -128,6 +144,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.put_definitions(files).await,
             Self::Sqlite(store) => store.put_definitions(files).await,
+            Self::Postgres(store) => store.put_definitions(files).await,
         }
     }
 
@@ -135,6 +152,7 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.now().await,
             Self::Sqlite(store) => store.now().await,
+            Self::Postgres(store) => store.now().await,
         }
     }
 }

@@ -223,6 +223,11 @@ impl Base {
         self.snapshot.records.entry(id).or_insert(record);
     }
 
+    /// How a record stands, where what is in it does not matter: in a probe.
+    pub(crate) fn put_standing(&mut self, id: RecordId, stored: Stored) {
+        self.said.records.insert(id, Some(stored));
+    }
+
     pub(crate) fn put_unique(&mut self, key: UniqueKey, holder: Option<RecordId>) {
         self.said.uniques.insert(key.clone(), holder);
         self.snapshot.uniques.entry(key).or_insert(holder);

@@ -1,8 +1,8 @@
 //! The one place that asks the machine for the time.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use onceward_core::time::Time;
 
@@ -47,5 +47,31 @@ impl Clock {
         if let Source::Manual(micros) = &self.0 {
             micros.store(now.micros(), Ordering::SeqCst);
         }
+    }
+}
+
+/// How long a look at a database's clock is good for: a few millionths of drift in the meantime, and a step of it goes
+/// unseen for so long.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+
+/// Another machine's clock, looked at now and then and carried on by our monotonic one.
+#[derive(Debug, Default)]
+pub(crate) struct Sampled(Mutex<Option<(Time, Instant)>>);
+
+impl Sampled {
+    /// `None` where it is time to look again.
+    pub(crate) fn now(&self) -> Option<Time> {
+        let (time, at) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let passed = at.elapsed();
+        (passed < GOOD_FOR).then(|| {
+            let passed = i64::try_from(passed.as_micros()).unwrap_or(i64::MAX);
+            Time::from_micros(time.micros().saturating_add(passed)).min(Time::MAX)
+        })
+    }
+
+    /// It has just said this. Behind by no more than the answer took to come.
+    pub(crate) fn sample(&self, time: Time) -> Time {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((time, Instant::now()));
+        time
     }
 }

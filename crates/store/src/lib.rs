@@ -33,7 +33,7 @@
 //! # Stores
 //!
 //! [`MemoryStore`] is the reference model: core's own complete world behind a lock. [`SqliteStore`] is the embedded
-//! database. They pass the same tests (`tests/conformance.rs`), and random play gives the same answers in both
+//! database, [`PostgresStore`] the one for many processes. They pass the same tests (`tests/conformance.rs`), and random play gives the same answers in all
 //! (`tests/differential.rs`).
 
 mod any;
@@ -41,11 +41,14 @@ mod base;
 mod batch;
 mod catalog;
 mod clock;
+mod columns;
 mod error;
 pub mod log;
 mod memory;
+mod names;
 mod net;
 mod plain;
+mod postgres;
 mod query;
 mod sqlite;
 mod store;
@@ -58,6 +61,7 @@ pub use clock::Clock;
 pub use error::StoreError;
 pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
+pub use postgres::PostgresStore;
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank};
 pub use sqlite::SqliteStore;
 pub use store::Store;

@@ -13,28 +13,36 @@ use onceward_core::time::{Duration, Time};
 use onceward_store::{AnyStore, Catalog, Clock, LeaseQuery, ListQuery, MemoryStore, Replay, Save, SqliteStore, Store};
 use onceward_testkit::random::{self, Chance, Play, Taste, lifecycles, seeds};
 use stage::driver::{Driver, Open};
-use stage::{Folder, start, suite, system, wait};
+use stage::{Folder, postgres, start, suite, system, wait};
 
 const OPERATIONS: usize = 150;
 
-/// Both stores with the same definitions. The folder goes last.
-struct Pair {
+/// All stores with the same definitions. The folder goes last.
+struct Stores {
     memory: AnyStore,
-    sqlite: AnyStore,
+    /// Those that must do as memory does.
+    others: [(&'static str, AnyStore); 2],
     catalog: Arc<Catalog>,
     _folder: Folder,
 }
 
-impl Pair {
+impl Stores {
     /// `None` where the checker does not take the files.
     async fn new(files: &Files) -> Option<Self> {
         let folder = Folder::new();
         let memory = AnyStore::Memory(MemoryStore::new(Clock::manual(start())));
         let sqlite = SqliteStore::open(folder.file(), Clock::manual(start())).expect("a new file");
         let catalog = memory.put_definitions(files).await.ok()?;
-        let sqlite = AnyStore::Sqlite(sqlite);
-        sqlite.put_definitions(files).await.expect("what memory takes");
-        Some(Self { memory, sqlite, catalog, _folder: folder })
+        let postgres = postgres(&Clock::manual(start())).await;
+        let others = [("SQLite", AnyStore::Sqlite(sqlite)), ("PostgreSQL", postgres)];
+        for (_, store) in &others {
+            store.put_definitions(files).await.expect("what memory takes");
+        }
+        Some(Self { memory, others, catalog, _folder: folder })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &AnyStore> {
+        std::iter::once(&self.memory).chain(self.others.iter().map(|(_, store)| store))
     }
 }
 
@@ -130,8 +138,8 @@ async fn replayed(store: &AnyStore) -> Snapshot {
 
 /// Play one case in batches of random sizes, beside a whole world that is decided on one by one.
 async fn case(files: &Files, seed: u64) -> Option<usize> {
-    let pair = Pair::new(files).await?;
-    let operations = operations(&pair.catalog, seed);
+    let stores = Stores::new(files).await?;
+    let operations = operations(&stores.catalog, seed);
     let mut chance = Chance::new(!seed);
     let mut world = Snapshot::world();
     let mut left = &operations[..];
@@ -141,7 +149,7 @@ async fn case(files: &Files, seed: u64) -> Option<usize> {
         left = rest;
         let mut expected = Vec::new();
         for (operation, time) in now {
-            let decision = decide(&pair.catalog.definitions, &world, operation, *time);
+            let decision = decide(&stores.catalog.definitions, &world, operation, *time);
             latest = latest.max(*time);
             if let Decision::Changes(changes) = &decision {
                 latest = latest.max(changes.now);
@@ -149,7 +157,7 @@ async fn case(files: &Files, seed: u64) -> Option<usize> {
             }
             expected.push(outline(&decision));
         }
-        for store in [&pair.memory, &pair.sqlite] {
+        for store in stores.all() {
             let said = batch(store, now).await;
             for ((said, expected), (operation, _)) in said.iter().zip(&expected).zip(now) {
                 assert_eq!(said, expected, "{operation:?}");
@@ -157,14 +165,17 @@ async fn case(files: &Files, seed: u64) -> Option<usize> {
         }
         if chance.yes(20) || left.is_empty() {
             // Who stands in front of a work key is exact from the latest time on that was seen.
-            let (memory, sqlite) = (everything(&pair.memory, latest).await, everything(&pair.sqlite, latest).await);
-            for (memory, sqlite) in memory.lines().zip(sqlite.lines()) {
-                assert_eq!(memory, sqlite, "memory, then SQLite");
+            let memory = everything(&stores.memory, latest).await;
+            for (name, store) in &stores.others {
+                let other = everything(store, latest).await;
+                for (memory, other) in memory.lines().zip(other.lines()) {
+                    assert_eq!(memory, other, "memory, then {name}");
+                }
+                assert_eq!(memory, other);
             }
-            assert_eq!(memory, sqlite);
         }
     }
-    for store in [&pair.memory, &pair.sqlite] {
+    for store in stores.all() {
         let built = random::world(&without_expiries(&replayed(store).await));
         assert_eq!(built, random::world(&without_expiries(&world)), "built from the log, then as decided");
     }
@@ -206,17 +217,17 @@ fn random_lifecycles() {
     });
 }
 
-/// Batches that are decided side by side and saved one after the other: both stores find the same conflicts in them.
+/// Batches that are decided side by side and saved one after the other: all stores find the same conflicts in them.
 async fn raced(files: &Files, seed: u64) -> (usize, usize) {
-    let pair = Pair::new(files).await.expect("sound files");
-    let operations = operations(&pair.catalog, seed);
+    let stores = Stores::new(files).await.expect("sound files");
+    let operations = operations(&stores.catalog, seed);
     let mut chance = Chance::new(seed ^ 0xffff);
     let (mut conflicts, mut saved) = (0, 0);
     let mut left = &operations[..];
     while !left.is_empty() {
         let size = 1 + chance.below(3);
         let mut outcomes = Vec::new();
-        for store in [&pair.memory, &pair.sqlite] {
+        for store in stores.all() {
             let driver = Driver::new(store).await;
             let mut open: Vec<Open> = Vec::new();
             for chunk in left.chunks(size).take(3) {
@@ -232,14 +243,19 @@ async fn raced(files: &Files, seed: u64) -> (usize, usize) {
             }
             outcomes.push(said);
         }
-        assert_eq!(outcomes[0], outcomes[1], "memory, then SQLite");
+        for (outcome, (name, _)) in outcomes[1..].iter().zip(&stores.others) {
+            assert_eq!(&outcomes[0], outcome, "memory, then {name}");
+        }
         conflicts += outcomes[0].iter().filter(|save| matches!(save, Save::Conflict(_))).count();
         saved += outcomes[0].iter().filter(|save| matches!(save, Save::Saved { .. })).count();
         left = &left[(3 * size).min(left.len())..];
     }
     let time = operations.iter().map(|(_, time)| *time).max().expect("some operations");
-    assert_eq!(everything(&pair.memory, time).await, everything(&pair.sqlite, time).await);
-    replayed(&pair.sqlite).await;
+    let memory = everything(&stores.memory, time).await;
+    for (name, store) in &stores.others {
+        assert_eq!(memory, everything(store, time).await, "memory, then {name}");
+        replayed(store).await;
+    }
     (conflicts, saved)
 }
 

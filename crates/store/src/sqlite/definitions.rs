@@ -5,10 +5,10 @@ use std::sync::Arc;
 use onceward_core::diagnostic::Files;
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::Known;
-use super::names::Names;
+use super::names;
 use crate::catalog::{Catalog, source_of};
 use crate::error::StoreError;
+use crate::names::{Known, Names};
 
 /// All that the database knows.
 pub(super) fn recall(connection: &Connection) -> Result<Known, StoreError> {
@@ -20,7 +20,7 @@ pub(super) fn recall(connection: &Connection) -> Result<Known, StoreError> {
         let own = hashes.query_map([row.get::<_, i64>(0)?], |row| row.get::<_, Arc<str>>(0))?;
         catalog.recall(&row.get::<_, String>(1)?, &own.collect::<Result<Vec<_>, _>>()?)?;
     }
-    Ok(Known { catalog: Arc::new(catalog), names: Arc::new(Names::load(connection)?) })
+    Ok(Known { catalog: Arc::new(catalog), names: Arc::new(names::load(connection)?) })
 }
 
 /// Take in files that are sound; `None` where they bring nothing new.
@@ -31,14 +31,14 @@ pub(super) fn put(connection: &mut Connection, known: &Known, files: &Files) -> 
     if catalog.learn(&loaded.definitions) == 0 {
         return Ok(None);
     }
-    let mut names = Names::clone(&known.names);
+    let mut brought = Names::clone(&known.names);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute("INSERT INTO sources (files) VALUES (?1)", [source_of(files)?])?;
     let source = transaction.last_insert_rowid();
     for (number, lifecycle) in (before + 1..).zip(catalog.since(before)) {
         let sql = "INSERT INTO definitions (number, name, hash, source) VALUES (?1, ?2, ?3, ?4)";
         transaction.execute(sql, params![number, lifecycle.name, lifecycle.hash, source])?;
-        names.learn(&transaction, lifecycle)?;
+        names::learn(&mut brought, &transaction, lifecycle)?;
         for account in &lifecycle.outside {
             // Should the account be known already, it stands for the world from now on.
             transaction.execute(
@@ -49,5 +49,5 @@ pub(super) fn put(connection: &mut Connection, known: &Known, files: &Files) -> 
         }
     }
     transaction.commit()?;
-    Ok(Some(Known { catalog: Arc::new(catalog), names: Arc::new(names) }))
+    Ok(Some(Known { catalog: Arc::new(catalog), names: Arc::new(brought) }))
 }

@@ -6,10 +6,9 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use rusqlite::{CachedStatement, Connection, params};
 
-use super::rows::{write_parts, write_status, write_timers};
+use crate::columns::{write_fields, write_parts, write_status, write_timers};
 use crate::error::StoreError;
 use crate::log::{Hash, NewEntry};
-use crate::plain::write_fields;
 
 const ENTRY: &str =
     "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -97,7 +96,7 @@ impl<'a> Hot<'a> {
             after.state,
             after.version,
             after.owner,
-            fields(after)?,
+            write_fields(after)?,
             after.attempt,
             after.created_at.micros(),
             after.updated_at.micros(),
@@ -121,7 +120,7 @@ impl<'a> Hot<'a> {
             before,
             after.state,
             after.version,
-            fields(after)?,
+            write_fields(after)?,
             after.attempt,
             after.updated_at.micros(),
             after.started_at.map(Time::micros),
@@ -192,8 +191,4 @@ impl<'a> Hot<'a> {
         self.not_ready.execute(params![lifecycle, rank, row])?;
         Ok(())
     }
-}
-
-fn fields(record: &Record) -> Result<String, StoreError> {
-    write_fields(&record.fields).map_err(|error| StoreError::Rejected(error.to_string()))
 }

@@ -7,12 +7,12 @@ use onceward_core::decide::{QueueKey, Waiting, readiness};
 use onceward_core::time::Time;
 use rusqlite::{Connection, params};
 
-use super::Known;
 use super::hot::Hot;
 use super::load;
-use super::rows::write_parts;
 use super::work::{room, work_key};
+use crate::columns::write_parts;
 use crate::error::StoreError;
+use crate::names::Known;
 use crate::query::rank;
 
 /// Jobs that stand in front and should not: so many at most are sent back by one batch. More than a few come only from jobs

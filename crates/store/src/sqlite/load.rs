@@ -7,18 +7,16 @@ use onceward_core::value::RecordId;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
-use super::Known;
-use super::rows::{self, write_parts};
+use super::rows;
 use crate::base::{Base, Place, Stored};
+use crate::columns::{NO_WINDOW, write_parts};
 use crate::error::StoreError;
+use crate::names::Known;
 
 /// An execution's columns, in the order in which `rows::execution` reads them. All of a record's from one token to another.
 pub(super) const EXECUTION: &str = "SELECT token, id, worker, holder, status, leased_at, expires_at, started_at, finished_at, \
      abort_code, abort_retryable, finish_moves, key FROM executions WHERE record = ?1 AND token BETWEEN ?2 AND ?3 \
      ORDER BY token";
-
-/// A count that belongs to no window of time.
-pub(super) const NO_WINDOW: i64 = i64::MIN;
 
 pub(super) fn load(connection: &Connection, known: &Known, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
     for key in keys {

@@ -35,9 +35,9 @@ use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::log::Entry;
+use crate::names::Known;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
-use names::Names;
 use open::EngineLock;
 use recent::Recent;
 use save::Writer;
@@ -69,13 +69,6 @@ struct Shared {
     generation: AtomicU64,
     known: RwLock<Known>,
     recent: Mutex<Recent>,
-}
-
-/// Definitions and names, as of some time.
-#[derive(Clone, Debug)]
-struct Known {
-    catalog: Arc<Catalog>,
-    names: Arc<Names>,
 }
 
 impl Shared {

@@ -8,12 +8,12 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::Known;
 use super::load::{EXECUTION, row_of};
 use super::rows;
 use crate::batch::{Request, RequestName};
 use crate::error::StoreError;
 use crate::log::Entry;
+use crate::names::Known;
 use crate::query::{ListQuery, Page, StateCount};
 
 pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onceward_core::record::{Abort, Execution, ExecutionStatus, Payload, Record, Timer, Token};
+use onceward_core::record::{Abort, Execution, Payload, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::Row;
@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::base::Stored;
 use crate::catalog::Catalog;
+use crate::columns::{read_parts, read_status, read_timers};
 use crate::error::StoreError;
 use crate::plain::read_fields;
 
@@ -50,7 +51,7 @@ pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record
         finished_at: time(row, 11)?,
         entered_at: Time::from_micros(row.get(12)?),
         hold: row.get(13)?,
-        timers: read_timers(row.get(14)?)?,
+        timers: read_timers(row.get::<_, Option<String>>(14)?.as_deref())?,
         execution,
         committed: row.get::<_, Option<u64>>(15)?.map(Token),
         payload,
@@ -98,54 +99,4 @@ pub(super) fn id(row: &Row, at: usize) -> Result<RecordId, StoreError> {
 
 fn time(row: &Row, at: usize) -> Result<Option<Time>, StoreError> {
     Ok(row.get::<_, Option<i64>>(at)?.map(Time::from_micros))
-}
-
-/// Rows and times in pairs; nothing for none.
-pub(super) fn write_timers(timers: &[Timer]) -> Result<Option<String>, StoreError> {
-    if timers.is_empty() {
-        return Ok(None);
-    }
-    let pairs: Vec<(u16, i64)> = timers.iter().map(|timer| (timer.row, timer.due.micros())).collect();
-    text(&pairs).map(Some)
-}
-
-fn read_timers(text: Option<String>) -> Result<Vec<Timer>, StoreError> {
-    let Some(text) = text else { return Ok(Vec::new()) };
-    let pairs: Vec<(u16, i64)> =
-        serde_json::from_str(&text).map_err(|error| StoreError::corrupt(format!("the timers of a record: {error}")))?;
-    Ok(pairs.into_iter().map(|(row, due)| Timer { row, due: Time::from_micros(due) }).collect())
-}
-
-/// The parts of a key as one text.
-pub(super) fn write_parts(parts: &[Arc<str>]) -> Result<String, StoreError> {
-    text(&parts)
-}
-
-pub(super) fn read_parts(text: &str) -> Result<Vec<Arc<str>>, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("the parts of a key: {error}")))
-}
-
-fn text(value: &impl serde::Serialize) -> Result<String, StoreError> {
-    serde_json::to_string(value).map_err(|error| StoreError::Rejected(error.to_string()))
-}
-
-pub(super) const fn write_status(status: ExecutionStatus) -> u8 {
-    match status {
-        ExecutionStatus::Leased => 0,
-        ExecutionStatus::InProgress => 1,
-        ExecutionStatus::Committed => 2,
-        ExecutionStatus::Done => 3,
-        ExecutionStatus::Aborted => 4,
-    }
-}
-
-fn read_status(status: u8) -> Result<ExecutionStatus, StoreError> {
-    Ok(match status {
-        0 => ExecutionStatus::Leased,
-        1 => ExecutionStatus::InProgress,
-        2 => ExecutionStatus::Committed,
-        3 => ExecutionStatus::Done,
-        4 => ExecutionStatus::Aborted,
-        other => return Err(StoreError::corrupt(format!("no execution has the status {other}"))),
-    })
 }

@@ -8,10 +8,11 @@ use onceward_core::time::Time;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::write::Writing;
-use super::{Known, Shared, load, read};
+use super::{Shared, load, read};
 use crate::base::Base;
 use crate::batch::{Batch, Conflict, Save};
 use crate::error::StoreError;
+use crate::names::Known;
 use crate::net::Net;
 
 /// What the thread that writes has at hand.

@@ -9,10 +9,11 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::{Connection, params};
 
-use super::Known;
 use super::load;
-use super::rows::{self, read_parts};
+use super::rows;
+use crate::columns::read_parts;
 use crate::error::StoreError;
+use crate::names::Known;
 use crate::query::{Candidate, LeaseQuery, running};
 
 pub(super) fn due(connection: &Connection, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {

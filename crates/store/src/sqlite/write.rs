@@ -8,13 +8,13 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::{Connection, params};
 
-use super::Known;
 use super::hot::{Hot, Place};
 use super::lanes::{self, Spot};
-use super::load::{NO_WINDOW, row_of};
-use super::rows::write_parts;
+use super::load::row_of;
 use crate::base::{Base, Stored};
+use crate::columns::{NO_WINDOW, write_parts};
 use crate::error::StoreError;
+use crate::names::Known;
 use crate::net::{Net, NetRecord};
 use crate::query::running;
 

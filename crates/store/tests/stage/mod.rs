@@ -5,8 +5,9 @@ pub(crate) mod driver;
 
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::time::Time;
-use onceward_store::{AnyStore, Clock, MemoryStore, SqliteStore};
+use onceward_store::{AnyStore, Clock, MemoryStore, PostgresStore, SqliteStore};
 pub(crate) use onceward_testkit::Folder;
+use onceward_testkit::postgres::Server;
 
 /// The suite's lifecycles.
 pub(crate) fn suite() -> Files {
@@ -32,7 +33,7 @@ pub(crate) fn start() -> Time {
 
 /// Wait for a future that waits for nobody but other threads.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
 
 /// The same test on every store.
@@ -45,4 +46,13 @@ pub(crate) fn on_each(test: impl AsyncFn(&AnyStore, &Clock)) {
     let (clock, folder) = (Clock::manual(start()), Folder::new());
     let store = SqliteStore::open(folder.file(), clock.clone()).expect("a new file");
     wait(test(&AnyStore::Sqlite(store), &clock));
+    println!("on PostgreSQL");
+    let clock = Clock::manual(start());
+    wait(async { test(&postgres(&clock).await, &clock).await });
+}
+
+/// A new database on a real server.
+pub(crate) async fn postgres(clock: &Clock) -> AnyStore {
+    let url = Server::shared().database();
+    AnyStore::Postgres(PostgresStore::open_with_clock(&url, clock.clone()).await.expect("a new database"))
 }

@@ -1,0 +1,347 @@
+//! The ground that a batch stands on: what is free is claimed, what is there is locked, all in one order that every save
+//! keeps; then the store is asked once more what it said before.
+//!
+//! Claims come first. Whoever waits for a claim holds nothing but claims, and whoever holds locks waits for no claim; within
+//! each table both go by its key. So no two saves wait for each other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use onceward_core::decide::{Account, CountKey, Key, QueueKey, UniqueKey};
+use onceward_core::value::RecordId;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::load::{Asking, Wish};
+use super::pipeline::{Pipeline, arg};
+use super::rows::{self, key_text, size};
+use crate::base::Base;
+use crate::batch::{Conflict, Request, RequestName};
+use crate::columns::NO_WINDOW;
+use crate::error::StoreError;
+use crate::names::Known;
+use crate::net::Net;
+use crate::query::running;
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
+const CLAIM_UNIQUES: &str = "INSERT INTO onceward.uniques (lifecycle, name, parts, holder, whole) \
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::uuid[], $5::text[]) \
+     ON CONFLICT DO NOTHING RETURNING lifecycle, name, parts";
+
+const CLAIM_REQUESTS: &str = "INSERT INTO onceward.requests (owner, key, digest, answer, at) \
+     SELECT k.*, $5 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[]) k \
+     ON CONFLICT DO NOTHING RETURNING owner, key";
+
+const CLAIM_COUNTS: &str = "INSERT INTO onceward.counts (lifecycle, name, parts, span, whole, count) \
+     SELECT k.*, 0 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) k ON CONFLICT DO NOTHING";
+
+const CLAIM_ACCOUNTS: &str = "INSERT INTO onceward.accounts (asset, name, outside, balance) \
+     SELECT k.*, false, 0 FROM unnest($1::text[], $2::text[]) k ON CONFLICT DO NOTHING";
+
+const LOCK_UNIQUES: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
+     JOIN onceward.uniques u ON u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p \
+     ORDER BY u.lifecycle, u.name, u.parts FOR UPDATE OF u";
+
+const LOCK_COUNTS: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) k(l, n, p, w) \
+     JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w \
+     ORDER BY c.lifecycle, c.name, c.parts, c.span FOR UPDATE OF c";
+
+const LOCK_ACCOUNTS: &str = "SELECT FROM unnest($1::text[], $2::text[]) k(a, n) \
+     JOIN onceward.accounts a ON a.asset = k.a AND a.name = k.n ORDER BY a.asset, a.name FOR UPDATE OF a";
+
+const LOCK_RECORDS: &str =
+    "SELECT id, row FROM onceward.records WHERE id = ANY($1::uuid[]) ORDER BY row FOR NO KEY UPDATE";
+
+/// The batch's own number, and one for each new record. Sequences stand outside of transactions: a number is never given
+/// twice, and some are lost.
+const NUMBERS: &str = "SELECT nextval('onceward.batch_numbers'), \
+     ARRAY(SELECT nextval('onceward.record_rows') FROM generate_series(1, $1::bigint))";
+
+/// A key as it stands in an index.
+type Indexed = (i64, i64, String, Option<String>);
+
+/// All that a batch claims and locks.
+pub(super) struct Ground<'a> {
+    base: &'a Base,
+    net: &'a Net<'a>,
+    /// Work keys whose lanes must be looked at.
+    pub(super) touched: BTreeSet<QueueKey>,
+    /// What must be as the base was told, but for what is claimed.
+    compared: Vec<Key>,
+    /// Keys that were free, and who holds them from now on. One that was only read is claimed for nobody, so that nobody else
+    /// does meanwhile, and let go of at the end.
+    uniques: BTreeMap<Indexed, (UniqueKey, Uuid)>,
+    requests: Vec<&'a Request>,
+    locked_uniques: BTreeSet<(i64, i64, String)>,
+    counts: BTreeSet<(Indexed, i64)>,
+    accounts: BTreeSet<(String, String)>,
+    records: BTreeSet<RecordId>,
+    created: usize,
+}
+
+/// What the first round trip said.
+pub(super) struct Stood {
+    pub(super) conflict: Conflict,
+    pub(super) batch: i64,
+    /// The numbers of new records, and of those that links point to.
+    pub(super) rows: HashMap<RecordId, i64>,
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn of(base: &'a Base, net: &'a Net<'a>, known: &Known) -> Result<Self, StoreError> {
+        let mut ground = Self {
+            base,
+            net,
+            touched: touched(net),
+            compared: Vec::new(),
+            uniques: BTreeMap::new(),
+            requests: Vec::new(),
+            locked_uniques: BTreeSet::new(),
+            counts: BTreeSet::new(),
+            accounts: BTreeSet::new(),
+            records: BTreeSet::new(),
+            created: net.records.iter().filter(|record| record.before.is_none()).count(),
+        };
+        for (key, holder) in net.uniques.iter().filter(|(key, _)| base.was_free(key)) {
+            let (lifecycle, name) = (known.names.known(&key.lifecycle)?, known.names.known(&key.unique)?);
+            let (parts, whole) = key_text(&key.parts)?;
+            let holder = holder.map_or(Uuid::nil(), |holder| holder.0);
+            ground.uniques.insert((lifecycle, name, parts, whole), ((*key).clone(), holder));
+        }
+        for key in net.compared(base) {
+            ground.rest_on(key, known)?;
+        }
+        for key in net.counts.keys() {
+            ground.count(key, known)?;
+        }
+        for key in ground.touched.clone() {
+            ground.count(&running(&key), known)?;
+        }
+        for account in net.accounts.keys() {
+            ground.account(account, known);
+        }
+        let links = net.records.iter().flat_map(crate::net::NetRecord::links).map(|(link, _)| link.target);
+        ground.records.extend(links);
+        // Each once, in order; that one stands twice in the batch itself is known already.
+        let mut requests: BTreeMap<&RequestName, &Request> = BTreeMap::new();
+        requests.extend(net.requests.iter().map(|request| (&request.name, *request)));
+        ground.requests = requests.into_values().collect();
+        Ok(ground)
+    }
+
+    fn rest_on(&mut self, key: Key, known: &Known) -> Result<(), StoreError> {
+        match &key {
+            Key::Record(id) => {
+                self.records.insert(*id);
+            }
+            Key::Links(link) => {
+                self.records.insert(link.target);
+            }
+            Key::Unique(unique) => {
+                let names = (known.names.number(&unique.lifecycle), known.names.number(&unique.unique));
+                if let (Some(lifecycle), Some(name)) = names {
+                    let (parts, whole) = key_text(&unique.parts)?;
+                    if self.base.was_free(unique) {
+                        let claim = (unique.clone(), Uuid::nil());
+                        self.uniques.entry((lifecycle, name, parts, whole)).or_insert(claim);
+                        return Ok(());
+                    }
+                    self.locked_uniques.insert((lifecycle, name, parts));
+                }
+            }
+            Key::Count(count) => self.count(count, known)?,
+            Key::Account(account) => self.account(account, known),
+            Key::Queue(queue) => self.count(&running(queue), known)?,
+            Key::Execution(..) => {}
+        }
+        self.compared.push(key);
+        Ok(())
+    }
+
+    fn count(&mut self, key: &CountKey, known: &Known) -> Result<(), StoreError> {
+        let names = (known.names.number(&key.lifecycle), known.names.number(&key.limit));
+        if let (Some(lifecycle), Some(name)) = names {
+            let (parts, whole) = key_text(&key.parts)?;
+            self.counts.insert(((lifecycle, name, parts, whole), key.window.unwrap_or(NO_WINDOW)));
+        }
+        Ok(())
+    }
+
+    /// One that stands for the world outside never runs short: nobody compares it, so it is only added to, at the very end.
+    fn account(&mut self, account: &Account, known: &Known) {
+        if let Account::Named { asset, name } = account
+            && !known.catalog.definitions.is_outside(asset, name)
+        {
+            self.accounts.insert((asset.to_string(), name.to_string()));
+        }
+    }
+
+    /// Ids of new records that somebody looked for before, and that were free then.
+    pub(super) fn asked_for(&self) -> Vec<Key> {
+        let new = self.net.records.iter().filter(|record| record.before.is_none());
+        let new: HashSet<RecordId> = new.map(|record| record.after.id).collect();
+        self.compared.iter().filter(|key| matches!(key, Key::Record(id) if new.contains(id))).cloned().collect()
+    }
+
+    /// Keys that are claimed for nobody: to be let go of.
+    pub(super) fn for_nobody(&self) -> impl Iterator<Item = (i64, i64, &str)> {
+        let nobody = self.uniques.iter().filter(|(_, (_, holder))| holder.is_nil());
+        nobody.map(|((lifecycle, name, parts, _), _)| (*lifecycle, *name, parts.as_str()))
+    }
+
+    /// Everything up to the first write; asks nothing that has no answer.
+    pub(super) fn ask<'p>(&'p self, known: &Known, now: i64) -> Result<Asked<'p>, StoreError> {
+        let mut pipeline = Pipeline::default();
+        pipeline.plain(BEGIN);
+        let mut asked = Asked { pipeline, claims: None, requests: None, records: None, numbers: 0, probe: None };
+        self.claim(&mut asked, now);
+        self.lock(&mut asked);
+        asked.numbers = asked.pipeline.add(NUMBERS, vec![arg(size(self.created))]);
+        let probe = self.base.probe();
+        let asking = Asking::new(&mut asked.pipeline, &known.names, &probe, &self.compared, Wish::Standing)?;
+        asked.probe = Some((probe, asking));
+        Ok(asked)
+    }
+
+    fn claim<'p>(&'p self, asked: &mut Asked<'p>, now: i64) {
+        let pipeline = &mut asked.pipeline;
+        if !self.uniques.is_empty() {
+            let keys = self.uniques.keys();
+            let lifecycles: Vec<i64> = keys.clone().map(|key| key.0).collect();
+            let names: Vec<i64> = keys.clone().map(|key| key.1).collect();
+            let parts: Vec<&str> = keys.clone().map(|key| &*key.2).collect();
+            let wholes: Vec<Option<&str>> = keys.map(|key| key.3.as_deref()).collect();
+            let holders: Vec<Uuid> = self.uniques.values().map(|(_, holder)| *holder).collect();
+            let parameters = vec![arg(lifecycles), arg(names), arg(parts), arg(holders), arg(wholes)];
+            asked.claims = Some(pipeline.add(CLAIM_UNIQUES, parameters));
+        }
+        if !self.requests.is_empty() {
+            let owners: Vec<&str> = self.requests.iter().map(|request| &*request.name.owner).collect();
+            let keys: Vec<&str> = self.requests.iter().map(|request| &*request.name.key).collect();
+            let digests: Vec<&[u8]> = self.requests.iter().map(|request| &request.digest[..]).collect();
+            let answers: Vec<&str> = self.requests.iter().map(|request| &*request.answer).collect();
+            let parameters = vec![arg(owners), arg(keys), arg(digests), arg(answers), arg(now)];
+            asked.requests = Some(pipeline.add(CLAIM_REQUESTS, parameters));
+        }
+        if !self.counts.is_empty() {
+            let (lifecycles, names, parts, spans) = self.count_columns();
+            let wholes: Vec<Option<&str>> = self.counts.iter().map(|(key, _)| key.3.as_deref()).collect();
+            let parameters = vec![arg(lifecycles), arg(names), arg(parts), arg(spans), arg(wholes)];
+            pipeline.add(CLAIM_COUNTS, parameters);
+        }
+        if !self.accounts.is_empty() {
+            let (assets, names) = self.account_columns();
+            pipeline.add(CLAIM_ACCOUNTS, vec![arg(assets), arg(names)]);
+        }
+    }
+
+    fn lock<'p>(&'p self, asked: &mut Asked<'p>) {
+        let pipeline = &mut asked.pipeline;
+        if !self.locked_uniques.is_empty() {
+            let keys = self.locked_uniques.iter();
+            let lifecycles: Vec<i64> = keys.clone().map(|key| key.0).collect();
+            let names: Vec<i64> = keys.clone().map(|key| key.1).collect();
+            let parts: Vec<&str> = keys.map(|key| &*key.2).collect();
+            pipeline.add(LOCK_UNIQUES, vec![arg(lifecycles), arg(names), arg(parts)]);
+        }
+        if !self.counts.is_empty() {
+            let (lifecycles, names, parts, spans) = self.count_columns();
+            pipeline.add(LOCK_COUNTS, vec![arg(lifecycles), arg(names), arg(parts), arg(spans)]);
+        }
+        if !self.accounts.is_empty() {
+            let (assets, names) = self.account_columns();
+            pipeline.add(LOCK_ACCOUNTS, vec![arg(assets), arg(names)]);
+        }
+        if !self.records.is_empty() {
+            let ids: Vec<Uuid> = self.records.iter().map(|id| id.0).collect();
+            asked.records = Some(pipeline.add(LOCK_RECORDS, vec![arg(ids)]));
+        }
+    }
+
+    fn count_columns(&self) -> (Vec<i64>, Vec<i64>, Vec<&str>, Vec<i64>) {
+        let keys = self.counts.iter();
+        (
+            keys.clone().map(|(key, _)| key.0).collect(),
+            keys.clone().map(|(key, _)| key.1).collect(),
+            keys.clone().map(|(key, _)| &*key.2).collect(),
+            keys.map(|(_, span)| *span).collect(),
+        )
+    }
+
+    fn account_columns(&self) -> (Vec<&str>, Vec<&str>) {
+        self.accounts.iter().map(|(asset, name)| (&**asset, &**name)).unzip()
+    }
+
+    /// What became of it.
+    pub(super) fn stood(&self, asked: Asked<'_>, answers: &[Vec<Row>], known: &Known) -> Result<Stood, StoreError> {
+        let Asked { claims, requests, records, numbers, probe, .. } = asked;
+        let mut conflict = Conflict { keys: Vec::new(), requests: self.net.repeated.clone() };
+        if let Some((mut fresh, asking)) = probe {
+            asking.put(&mut fresh, answers, known, Wish::Standing)?;
+            conflict.keys = self.base.changed_in(&fresh);
+        }
+        if let Some(at) = claims {
+            let mut ours = HashSet::new();
+            for row in &answers[at] {
+                ours.insert((i64::from(rows::number(row, 0)?), i64::from(rows::number(row, 1)?), rows::text(row, 2)?));
+            }
+            for ((lifecycle, name, parts, _), (key, _)) in &self.uniques {
+                if !ours.contains(&(*lifecycle, *name, Arc::from(&**parts))) {
+                    conflict.keys.push(Key::Unique(key.clone()));
+                }
+            }
+            conflict.keys.sort_unstable();
+        }
+        if let Some(at) = requests {
+            let mut ours = HashSet::new();
+            for row in &answers[at] {
+                ours.insert(RequestName { owner: rows::text(row, 0)?, key: rows::text(row, 1)? });
+            }
+            let lost = self.net.requests.iter().filter(|request| !ours.contains(&request.name));
+            conflict.requests.extend(lost.map(|request| request.name.clone()));
+        }
+        let mut found = HashMap::new();
+        if let Some(at) = records {
+            for row in &answers[at] {
+                found.insert(rows::id(row, 0)?, row.try_get(1)?);
+            }
+        }
+        let row = answers[numbers].first().ok_or_else(|| StoreError::corrupt("a batch without a number"))?;
+        let new = self.net.records.iter().filter(|record| record.before.is_none()).map(|record| record.after.id);
+        found.extend(new.zip(row.try_get::<_, Vec<i64>>(1)?));
+        Ok(Stood { conflict, batch: row.try_get(0)?, rows: found })
+    }
+}
+
+/// A round trip's questions, and where their answers stand.
+pub(super) struct Asked<'a> {
+    pub(super) pipeline: Pipeline<'a>,
+    claims: Option<usize>,
+    requests: Option<usize>,
+    records: Option<usize>,
+    numbers: usize,
+    probe: Option<(Base, Asking)>,
+}
+
+/// Work keys of which somebody came, left, began or ended.
+fn touched(net: &Net) -> BTreeSet<QueueKey> {
+    let mut touched = BTreeSet::new();
+    for record in &net.records {
+        let (old, new) = record.queue();
+        if old != new {
+            touched.extend([old, new].into_iter().flatten());
+        }
+        let (old, new) = record.waiting();
+        if old != new {
+            touched.extend([old, new].into_iter().flatten().filter_map(|waiting| waiting.key));
+        }
+    }
+    for key in net.counts.keys() {
+        let of = QueueKey { lifecycle: Arc::clone(&key.lifecycle), parts: key.parts.clone() };
+        if **key == running(&of) {
+            touched.insert(of);
+        }
+    }
+    touched
+}

@@ -1,0 +1,73 @@
+//! Connections: a pool of them, made when they are needed.
+
+use std::time::Duration;
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use tokio_postgres::{Config, NoTls};
+
+use crate::error::StoreError;
+
+/// Connections at once: one writes, the others load for the next batch, look for work and feed the stream.
+const CONNECTIONS: usize = 8;
+
+/// How long to wait for a connection, new or given back, before saying that the database cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Every statement finds its rows by a key. Tables that are empty when a statement is planned would be read from end to end
+/// for as long as the plan is kept, so that is never worth planning. Only speed depends on these.
+const PLANNING: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
+
+/// A pool for this URL. Nothing is connected yet.
+pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
+    let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("this is no URL of a database: {error}"));
+    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| bad(&error))?;
+    if config.get_options().is_none() {
+        config.options(PLANNING);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("onceward");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(PATIENCE);
+    }
+    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
+    let built = Pool::builder(manager).max_size(CONNECTIONS).runtime(Runtime::Tokio1).timeouts(timeouts).build();
+    built.map_err(|error| StoreError::Unavailable(error.to_string()))
+}
+
+/// A connection that is open in the middle of a transaction is not given back: it is closed, and with it what it had begun.
+#[derive(Debug)]
+pub(super) struct InTransaction(Option<Object>);
+
+impl InTransaction {
+    pub(super) fn new(client: Object) -> Self {
+        Self(Some(client))
+    }
+
+    pub(super) fn client(&self) -> Result<&Object, StoreError> {
+        self.0.as_ref().ok_or_else(|| StoreError::Unavailable("the connection was given back".to_owned()))
+    }
+
+    /// The transaction has ended: somebody else may have the connection.
+    pub(super) fn ended(mut self) {
+        drop(self.0.take());
+    }
+
+    /// Nothing of it is to stay.
+    pub(super) async fn roll_back(self) {
+        if let Ok(client) = self.client()
+            && client.batch_execute("ROLLBACK").await.is_ok()
+        {
+            self.ended();
+        }
+    }
+}
+
+impl Drop for InTransaction {
+    fn drop(&mut self) {
+        if let Some(client) = self.0.take() {
+            drop(Object::take(client));
+        }
+    }
+}

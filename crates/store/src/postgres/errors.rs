@@ -1,0 +1,57 @@
+//! What PostgreSQL says, in our words.
+
+use std::error::Error as _;
+
+use deadpool_postgres::PoolError;
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::error::StoreError;
+
+impl From<Error> for StoreError {
+    fn from(error: Error) -> Self {
+        let text = words(&error);
+        let Some(code) = error.code() else {
+            // Nothing from the server: either it cannot be reached, or a row holds another kind of value than we write.
+            let misread = error.source().is_some_and(|cause| cause.is::<tokio_postgres::types::WrongType>());
+            return if misread { Self::Corrupt(text) } else { Self::Unavailable(text) };
+        };
+        match code.code() {
+            // Two transactions in each other's way: nothing was written.
+            "40001" | "40P01" | "55P03" => Self::Busy,
+            "53100" => Self::Full,
+            "25006" | "42501" => Self::ReadOnly(text),
+            "XX001" | "XX002" => Self::Corrupt(text),
+            // A constraint, a value out of range, a text that no index takes, a row that was not there.
+            other if ["22", "23", "54"].contains(&&other[..2]) => Self::Rejected(text),
+            _ if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_COLUMN => Self::Corrupt(text),
+            _ => Self::Unavailable(text),
+        }
+    }
+}
+
+impl From<PoolError> for StoreError {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) => match Self::from(error) {
+                known @ (Self::Full | Self::ReadOnly(_) | Self::Corrupt(_)) => known,
+                other => Self::Unavailable(other.to_string()),
+            },
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}
+
+/// The server's own message where there is one; the driver's says only `db error`.
+fn words(error: &Error) -> String {
+    match error.as_db_error() {
+        Some(db) => match db.constraint() {
+            Some(constraint) => format!("{} ({}, {})", db.message(), db.code().code(), constraint),
+            None => format!("{} ({})", db.message(), db.code().code()),
+        },
+        None => match error.source() {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        },
+    }
+}

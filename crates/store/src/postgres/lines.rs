@@ -1,0 +1,231 @@
+//! Where records stand in line: links, timers, ordered queues, work that is ready, and the lanes of work keys.
+
+use onceward_core::decide::Waiting;
+use onceward_core::time::Time;
+use uuid::Uuid;
+
+use super::pipeline::{Pipeline, arg};
+use super::rows::key_text;
+use super::write::Writing;
+use crate::error::StoreError;
+use crate::net::NetRecord;
+use crate::query::rank;
+
+// A list may name one record twice; it is one link.
+const LINK: &str = "INSERT INTO onceward.links (target, lifecycle, field, source) \
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) ON CONFLICT DO NOTHING";
+
+const UNLINK: &str = "DELETE FROM onceward.links l USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
+     k(t, l, f, s) WHERE l.target = k.t AND l.lifecycle = k.l AND l.field = k.f AND l.source = k.s";
+
+const LINKED: &str = "UPDATE onceward.records r SET links = r.links + k.n \
+     FROM (SELECT t, count(*) AS n FROM unnest($1::bigint[]) t GROUP BY t) k WHERE r.row = k.t";
+
+const WIND: &str = "INSERT INTO onceward.timers (due, record) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
+
+const UNWIND: &str = "DELETE FROM onceward.timers t USING unnest($1::bigint[], $2::bigint[]) k(d, r) \
+     WHERE t.due = k.d AND t.record = k.r";
+
+const QUEUE: &str = "INSERT INTO onceward.queues (lifecycle, parts, created_at, id) \
+     SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[])";
+
+const UNQUEUE: &str = "DELETE FROM onceward.queues q USING unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[]) \
+     k(l, p, c, i) WHERE q.lifecycle = k.l AND q.parts = k.p AND q.created_at = k.c AND q.id = k.i";
+
+const READY: &str = "INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition, key) \
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[])";
+
+const UNREADY: &str = "DELETE FROM onceward.ready w USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) k(l, k, r) \
+     WHERE w.lifecycle = k.l AND w.rank = k.k AND w.record = k.r";
+
+const JOIN: &str = "INSERT INTO onceward.lanes (lifecycle, key, front, rank, record, ready_at, definition) \
+     SELECT * FROM unnest($1::bigint[], $2::text[], $3::bool[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])";
+
+const LEAVE: &str = "DELETE FROM onceward.lanes l USING unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) \
+     k(l, p, k, r) WHERE l.lifecycle = k.l AND l.key = k.p AND l.front IN (false, true) AND l.rank = k.k AND l.record = k.r";
+
+/// Columns of rows that name a link: target, lifecycle, field, source.
+type Links = (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>);
+/// Of places in a queue: lifecycle, key, time, record.
+type Places = (Vec<i64>, Vec<String>, Vec<i64>, Vec<Uuid>);
+
+/// Everybody who comes and goes, in columns.
+#[derive(Default)]
+pub(super) struct Lines {
+    link: Links,
+    unlink: Links,
+    wind: (Vec<i64>, Vec<i64>),
+    unwind: (Vec<i64>, Vec<i64>),
+    queue: Places,
+    unqueue: Places,
+    pub(super) ready: Ready,
+    join: (Vec<i64>, Vec<String>, Vec<bool>, Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>),
+    leave: (Vec<i64>, Vec<String>, Vec<i64>, Vec<i64>),
+}
+
+/// Rows of `ready` that come and go.
+#[derive(Default)]
+pub(super) struct Ready {
+    come: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>, Vec<Option<String>>),
+    go: (Vec<i64>, Vec<i64>, Vec<i64>),
+}
+
+/// A waiting job's row, in `ready` or in a lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) lifecycle: i64,
+    pub(super) rank: i64,
+    pub(super) row: i64,
+    pub(super) from: Time,
+    pub(super) definition: i64,
+}
+
+impl Ready {
+    pub(super) fn come(&mut self, writing: &mut Writing<'_>, spot: &Spot, key: Option<String>) {
+        self.come.0.push(spot.lifecycle);
+        self.come.1.push(spot.rank);
+        self.come.2.push(spot.row);
+        self.come.3.push(spot.from.micros());
+        self.come.4.push(spot.definition);
+        self.come.5.push(key);
+        let lowest = writing.ranks.entry(spot.lifecycle).or_insert(spot.rank);
+        *lowest = spot.rank.min(*lowest);
+    }
+
+    pub(super) fn go(&mut self, lifecycle: i64, rank: i64, row: i64) {
+        self.go.0.push(lifecycle);
+        self.go.1.push(rank);
+        self.go.2.push(row);
+    }
+
+    pub(super) fn write(self, pipeline: &mut Pipeline<'_>) {
+        if !self.go.0.is_empty() {
+            pipeline.add(UNREADY, vec![arg(self.go.0), arg(self.go.1), arg(self.go.2)]);
+        }
+        if !self.come.0.is_empty() {
+            let (lifecycles, ranks, rows, times, definitions, keys) = self.come;
+            let parameters = vec![arg(lifecycles), arg(ranks), arg(rows), arg(times), arg(definitions), arg(keys)];
+            pipeline.add(READY, parameters);
+        }
+    }
+}
+
+impl Lines {
+    pub(super) fn add(&mut self, writing: &mut Writing<'_>, record: &NetRecord) -> Result<(), StoreError> {
+        let names = &writing.known.names;
+        let after = &record.after;
+        for (link, added) in record.links() {
+            let columns = if added { &mut self.link } else { &mut self.unlink };
+            columns.0.push(writing.row(link.target)?);
+            columns.1.push(names.known(&link.lifecycle)?);
+            columns.2.push(names.known(&link.field)?);
+            columns.3.push(writing.row(after.id)?);
+        }
+        let (old, new) = record.due();
+        if old != new {
+            let row = writing.row(after.id)?;
+            for (due, columns) in [(old, &mut self.unwind), (new, &mut self.wind)] {
+                if let Some(due) = due {
+                    columns.0.push(due.micros());
+                    columns.1.push(row);
+                }
+            }
+            writing.earliest = new.map_or(writing.earliest, |due| due.min(writing.earliest));
+        }
+        let (old, new) = record.queue();
+        if old != new {
+            let (created_at, id) = record.place();
+            for (key, columns) in [(old, &mut self.unqueue), (new, &mut self.queue)] {
+                if let Some(key) = key {
+                    columns.0.push(names.known(&key.lifecycle)?);
+                    columns.1.push(key_text(&key.parts)?.0);
+                    columns.2.push(created_at.micros());
+                    columns.3.push(id.0);
+                }
+            }
+        }
+        let (old, new) = record.waiting();
+        if old != new {
+            self.wait(writing, record, old, new)?;
+        }
+        Ok(())
+    }
+
+    /// Without a key a job may be leased. With one it stands at the back until its lane is settled; but one whose time has not
+    /// come stands in front at once, so that nobody has to come by when it does.
+    fn wait(
+        &mut self,
+        writing: &mut Writing<'_>,
+        record: &NetRecord,
+        old: Option<Waiting>,
+        new: Option<Waiting>,
+    ) -> Result<(), StoreError> {
+        let (after, known) = (&record.after, writing.known);
+        let (lifecycle, row) = (known.names.known(&after.lifecycle.name)?, writing.row(after.id)?);
+        if let Some(waiting) = old {
+            let rank = rank(waiting.priority, waiting.from);
+            self.ready.go(lifecycle, rank, row);
+            if let Some(key) = waiting.key {
+                self.leave.0.push(lifecycle);
+                self.leave.1.push(key_text(&key.parts)?.0);
+                self.leave.2.push(rank);
+                self.leave.3.push(row);
+            }
+        }
+        let Some(waiting) = new else { return Ok(()) };
+        let definition = known.catalog.number_of(&after.lifecycle)?;
+        let (rank, from) = (rank(waiting.priority, waiting.from), waiting.from);
+        let spot = Spot { lifecycle, rank, row, from, definition: i64::from(definition) };
+        let Some(key) = waiting.key else {
+            self.ready.come(writing, &spot, None);
+            return Ok(());
+        };
+        let text = key_text(&key.parts)?.0;
+        let ordered = known.work_key(definition).is_some_and(|key| key.ordered);
+        let front = !ordered && from > writing.latest();
+        self.join.0.push(lifecycle);
+        self.join.1.push(text.clone());
+        self.join.2.push(front);
+        self.join.3.push(rank);
+        self.join.4.push(row);
+        self.join.5.push(from.micros());
+        self.join.6.push(spot.definition);
+        if front {
+            self.ready.come(writing, &spot, Some(text));
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(self, pipeline: &mut Pipeline<'_>) {
+        let targets: Vec<i64> = self.link.0.iter().chain(&self.unlink.0).copied().collect();
+        for (sql, (targets, lifecycles, fields, sources)) in [(UNLINK, self.unlink), (LINK, self.link)] {
+            if !targets.is_empty() {
+                pipeline.add(sql, vec![arg(targets), arg(lifecycles), arg(fields), arg(sources)]);
+            }
+        }
+        if !targets.is_empty() {
+            pipeline.add(LINKED, vec![arg(targets)]);
+        }
+        for (sql, (times, rows)) in [(UNWIND, self.unwind), (WIND, self.wind)] {
+            if !times.is_empty() {
+                pipeline.add(sql, vec![arg(times), arg(rows)]);
+            }
+        }
+        for (sql, (lifecycles, keys, times, ids)) in [(UNQUEUE, self.unqueue), (QUEUE, self.queue)] {
+            if !keys.is_empty() {
+                pipeline.add(sql, vec![arg(lifecycles), arg(keys), arg(times), arg(ids)]);
+            }
+        }
+        self.ready.write(pipeline);
+        if !self.leave.0.is_empty() {
+            let (lifecycles, keys, ranks, rows) = self.leave;
+            pipeline.add(LEAVE, vec![arg(lifecycles), arg(keys), arg(ranks), arg(rows)]);
+        }
+        if !self.join.0.is_empty() {
+            let (lifecycles, keys, fronts, ranks, rows, times, definitions) = self.join;
+            let parameters =
+                vec![arg(lifecycles), arg(keys), arg(fronts), arg(ranks), arg(rows), arg(times), arg(definitions)];
+            pipeline.add(JOIN, parameters);
+        }
+    }
+}

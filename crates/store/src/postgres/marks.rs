@@ -1,0 +1,101 @@
+//! Where to begin looking. Rows that were taken from the head of an index stay in it until PostgreSQL cleans up, which an
+//! old snapshot can hold up for long. So a look begins where the last one found its first row, and only now and then at the
+//! very bottom, for what other processes may have put there.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use onceward_core::time::Time;
+
+/// How long a lower row of another process may go unseen.
+const RESCAN: Duration = Duration::from_millis(500);
+
+/// What is looked through: the ready jobs of a lifecycle, by its number, or the timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Line {
+    Ready(i64),
+    Timers,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    marks: Mutex<HashMap<Line, Mark>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at: i64,
+    /// Raised whenever a lower row was written: what was being looked for meanwhile may have missed it.
+    lowered: u64,
+    bottom: Instant,
+}
+
+/// A look that has begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    line: Line,
+    pub(super) from: i64,
+    lowered: u64,
+}
+
+impl Marks {
+    fn marks(&self) -> MutexGuard<'_, HashMap<Line, Mark>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(&self, line: Line) -> Look {
+        let now = Instant::now();
+        let mut marks = self.marks();
+        let mark = marks.entry(line).or_insert(Mark { at: i64::MIN, lowered: 0, bottom: now });
+        if now.duration_since(mark.bottom) > RESCAN {
+            *mark = Mark { at: i64::MIN, bottom: now, ..*mark };
+        }
+        Look { line, from: mark.at, lowered: mark.lowered }
+    }
+
+    /// The look found nothing before this.
+    pub(super) fn raise(&self, look: Look, to: i64) {
+        if let Some(mark) = self.marks().get_mut(&look.line)
+            && mark.lowered == look.lowered
+        {
+            mark.at = to.max(mark.at);
+        }
+    }
+
+    /// Rows were written, the lowest of each line here.
+    pub(super) fn lower(&self, ranks: &HashMap<i64, i64>, earliest: Time) {
+        let ready = ranks.iter().map(|(lifecycle, rank)| (Line::Ready(*lifecycle), *rank));
+        let mut marks = self.marks();
+        for (line, to) in ready.chain([(Line::Timers, earliest.micros())]) {
+            if let Some(mark) = marks.get_mut(&line)
+                && to < mark.at
+            {
+                mark.at = to;
+                mark.lowered += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_during_a_look_is_not_passed_over() {
+        let marks = Marks::default();
+        let ranks = |rank| HashMap::from([(7, rank)]);
+        let look = marks.begin(Line::Ready(7));
+        assert_eq!(look.from, i64::MIN);
+        marks.raise(look, 100);
+        assert_eq!(marks.begin(Line::Ready(7)).from, 100);
+        let look = marks.begin(Line::Ready(7));
+        marks.lower(&ranks(50), Time::MAX);
+        marks.raise(look, 200);
+        assert_eq!(marks.begin(Line::Ready(7)).from, 50, "one at 50 came while we looked");
+        marks.lower(&ranks(60), Time::MAX);
+        assert_eq!(marks.begin(Line::Ready(7)).from, 50);
+        assert_eq!(marks.begin(Line::Ready(8)).from, i64::MIN);
+    }
+}

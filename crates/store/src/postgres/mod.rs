@@ -1,0 +1,241 @@
+//! PostgreSQL: many processes on one database, none of them in charge.
+//!
+//! A save is one transaction at READ COMMITTED. It claims what is free, locks what is there in one order that every save
+//! keeps, compares, writes arrays of rows, and takes its place in the log last of all, so that the order of the log is the
+//! order of commit. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never
+//! rules. Nothing lives in a session: no advisory lock, no temporary table, no setting that anything but speed depends on.
+
+mod claim;
+mod connect;
+mod definitions;
+mod errors;
+mod lanes;
+mod lines;
+mod load;
+mod marks;
+mod migrate;
+mod pipeline;
+mod read;
+mod rows;
+mod save;
+mod work;
+mod write;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use deadpool_postgres::Pool;
+use onceward_core::decide::{Effect, Key};
+use onceward_core::diagnostic::Files;
+use onceward_core::record::{Execution, Record};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use tokio_postgres::Row;
+
+use crate::base::Base;
+use crate::batch::{Batch, Request, RequestName, Save};
+use crate::catalog::Catalog;
+use crate::clock::{Clock, Sampled};
+use crate::error::StoreError;
+use crate::log::Entry;
+use crate::names::{Known, Names};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::store::Store;
+use load::{Asking, Wish};
+use marks::Marks;
+use pipeline::Pipeline;
+
+/// Rounds of learning what another process has brought meanwhile.
+const ROUNDS: usize = 5;
+
+const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+/// A store in a PostgreSQL database. Clones are the same store.
+#[derive(Clone, Debug)]
+pub struct PostgresStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pool: Pool,
+    known: RwLock<Arc<Known>>,
+    marks: Marks,
+    /// A manual one in tests; else the database's, remembered for a moment.
+    clock: Option<Clock>,
+    sampled: Sampled,
+}
+
+impl PostgresStore {
+    /// Open a database by its URL, `postgres://user:password@host:port/name`, and bring its schema up to date. Many processes
+    /// may. Needs a tokio runtime with I/O and time.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Self::connect(url, None).await
+    }
+
+    /// The same under a clock of one's own: for tests and simulations.
+    pub async fn open_with_clock(url: &str, clock: Clock) -> Result<Self, StoreError> {
+        Self::connect(url, Some(clock)).await
+    }
+
+    async fn connect(url: &str, clock: Option<Clock>) -> Result<Self, StoreError> {
+        let pool = connect::pool(url)?;
+        migrate::migrate(&pool).await?;
+        let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
+        let known = RwLock::new(Arc::new(nothing));
+        let inner = Inner { pool, known, marks: Marks::default(), clock, sampled: Sampled::default() };
+        inner.refresh().await?;
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+impl Inner {
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Learn what the database knows by now.
+    async fn refresh(&self) -> Result<Arc<Known>, StoreError> {
+        let known = definitions::recall(&*self.pool.get().await?, &self.known()).await?;
+        Ok(self.learn(known))
+    }
+
+    /// Definitions only come: should another task have learnt more meanwhile, that stays.
+    fn learn(&self, known: Known) -> Arc<Known> {
+        let mut kept = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if kept.catalog.number() <= known.catalog.number() {
+            *kept = Arc::new(known);
+        }
+        Arc::clone(&kept)
+    }
+
+    /// What is known, with this definition in it if there is one.
+    async fn known_up_to(&self, definition: u32) -> Result<Arc<Known>, StoreError> {
+        let known = self.known();
+        if definition <= known.catalog.number() { Ok(known) } else { self.refresh().await }
+    }
+
+    /// What is known, with this lifecycle in it if there is one.
+    async fn known_with(&self, lifecycle: &str) -> Result<Arc<Known>, StoreError> {
+        let known = self.known();
+        if known.catalog.definitions.get(lifecycle).is_some() { Ok(known) } else { self.newest().await }
+    }
+
+    /// What the database knows now.
+    async fn newest(&self) -> Result<Arc<Known>, StoreError> {
+        let mut pipeline = Pipeline::default();
+        pipeline.add(definitions::NEWEST, Vec::new());
+        let answers = self.run(&pipeline).await?;
+        let newest = answers[0].first().map_or(Ok(0), |row| rows::number(row, 0))?;
+        self.known_up_to(newest).await
+    }
+
+    /// Statements outside of a transaction, which only read. A connection that died while it lay idle is tried once more.
+    async fn run(&self, pipeline: &Pipeline<'_>) -> Result<Vec<Vec<Row>>, StoreError> {
+        let client = self.pool.get().await?;
+        match pipeline.run(&client).await {
+            Err(StoreError::Unavailable(_)) if client.is_closed() => {
+                drop(client);
+                pipeline.run(&*self.pool.get().await?).await
+            }
+            done => done,
+        }
+    }
+}
+
+impl Store for PostgresStore {
+    async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+        for round in 0.. {
+            let known = self.inner.known();
+            let mut pipeline = Pipeline::default();
+            let asking = Asking::new(&mut pipeline, &known.names, base, keys, Wish::Whole)?;
+            if pipeline.is_empty() {
+                break;
+            }
+            let newest = pipeline.add(definitions::NEWEST, Vec::new());
+            let answers = self.inner.run(&pipeline).await?;
+            let newest = answers[newest].first().map_or(Ok(0), |row| rows::number(row, 0))?;
+            // Names that were not known may be by now, so everything is asked again.
+            if newest.max(asking.newest_definition(&answers)?) > known.catalog.number() && round < ROUNDS {
+                self.inner.refresh().await?;
+                continue;
+            }
+            asking.put(base, &answers, &known, Wish::Whole)?;
+            break;
+        }
+        Ok(())
+    }
+
+    async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+        // In a task of its own: a caller that goes away must not leave a transaction half done.
+        let work = save::save(Arc::clone(&self.inner), Arc::clone(base), Arc::clone(batch));
+        let ended = |error: tokio::task::JoinError| StoreError::Unavailable(format!("the save did not end: {error}"));
+        tokio::spawn(work).await.map_err(ended)?
+    }
+
+    async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+        work::leasable(&self.inner, query).await
+    }
+
+    async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
+        work::due(&self.inner, until, limit).await
+    }
+
+    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        read::log(&self.inner, after, limit).await
+    }
+
+    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        read::history(&self.inner, record, after_version, limit).await
+    }
+
+    async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
+        read::record(&self.inner, id).await
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+        read::list(&self.inner, query).await
+    }
+
+    async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
+        read::counts_by_state(&self.inner, owner).await
+    }
+
+    async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+        read::content(&self.inner, sha256).await
+    }
+
+    async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
+        read::effect(&self.inner, record).await
+    }
+
+    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+        read::executions(&self.inner, record).await
+    }
+
+    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
+        read::request(&self.inner, name).await
+    }
+
+    async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        Ok(Arc::clone(&self.inner.known().catalog))
+    }
+
+    async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
+        let known = definitions::put(&self.inner, files).await?;
+        Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn now(&self) -> Result<Time, StoreError> {
+        if let Some(clock) = &self.inner.clock {
+            return Ok(clock.now());
+        }
+        if let Some(now) = self.inner.sampled.now() {
+            return Ok(now);
+        }
+        let mut pipeline = Pipeline::default();
+        pipeline.add(CLOCK, Vec::new());
+        let answers = self.inner.run(&pipeline).await?;
+        let row = answers[0].first().ok_or_else(|| StoreError::corrupt("the database has no clock"))?;
+        Ok(self.inner.sampled.sample(rows::time(row, 0)?))
+    }
+}

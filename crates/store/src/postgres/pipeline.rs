@@ -1,0 +1,100 @@
+//! Statements that are sent together and answered together: one round trip, however many they are.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use deadpool_postgres::ClientWrapper;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Statement};
+
+use crate::error::StoreError;
+
+pub(super) type Parameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+type Pending<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'a>>;
+
+/// Statements in the order in which they are carried out.
+#[derive(Default)]
+pub(super) struct Pipeline<'a> {
+    calls: Vec<Call<'a>>,
+}
+
+enum Call<'a> {
+    /// Without parameters or answer.
+    Plain(&'static str),
+    Prepared(&'static str, Vec<Parameter<'a>>),
+}
+
+impl<'a> Pipeline<'a> {
+    pub(super) fn plain(&mut self, sql: &'static str) {
+        self.calls.push(Call::Plain(sql));
+    }
+
+    /// Add a statement; the number under which [`run`](Self::run) gives its rows.
+    pub(super) fn add(&mut self, sql: &'static str, parameters: Vec<Parameter<'a>>) -> usize {
+        self.calls.push(Call::Prepared(sql, parameters));
+        self.calls.len() - 1
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Carry all of them out. Where one fails inside a transaction the database refuses the rest, a commit too: the first
+    /// error is the one that matters.
+    pub(super) async fn run(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, StoreError> {
+        // All that is new to this connection is prepared first, so that what follows is sent in order and at once.
+        let mut statements: Vec<Option<Statement>> = Vec::with_capacity(self.calls.len());
+        for call in &self.calls {
+            statements.push(match call {
+                Call::Plain(_) => None,
+                Call::Prepared(sql, _) => Some(client.prepare_cached(sql).await?),
+            });
+        }
+        let mut pending: Vec<(Option<Pending<'_>>, Vec<Row>)> = Vec::with_capacity(self.calls.len());
+        for (call, statement) in self.calls.iter().zip(&statements) {
+            let future: Pending<'_> = match (call, statement) {
+                (Call::Prepared(_, parameters), Some(statement)) => Box::pin(async move {
+                    let parameters: Vec<&(dyn ToSql + Sync)> =
+                        parameters.iter().map(|one| &**one as &(dyn ToSql + Sync)).collect();
+                    client.query(statement, &parameters).await
+                }),
+                (Call::Plain(sql) | Call::Prepared(sql, _), _) => {
+                    Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
+                }
+            };
+            pending.push((Some(future), Vec::new()));
+        }
+        let mut failed = None;
+        // A statement is sent when it is first asked for its answer: in order.
+        poll_fn(|context| {
+            let mut open = false;
+            for (future, rows) in &mut pending {
+                let Some(waiting) = future else { continue };
+                match waiting.as_mut().poll(context) {
+                    Poll::Pending => open = true,
+                    Poll::Ready(answer) => {
+                        *future = None;
+                        match answer {
+                            Ok(answer) => *rows = answer,
+                            Err(error) => {
+                                failed.get_or_insert(error);
+                            }
+                        }
+                    }
+                }
+            }
+            if open { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        match failed {
+            Some(error) => Err(error.into()),
+            None => Ok(pending.into_iter().map(|(_, rows)| rows).collect()),
+        }
+    }
+}
+
+/// A parameter of a statement.
+pub(super) fn arg<'a>(value: impl ToSql + Sync + Send + 'a) -> Parameter<'a> {
+    Box::new(value)
+}

@@ -1,0 +1,188 @@
+//! Everything that is asked besides loading.
+
+use std::sync::Arc;
+
+use onceward_core::decide::Effect;
+use onceward_core::record::{Execution, Record, Token};
+use onceward_core::value::RecordId;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::Inner;
+use super::pipeline::{Pipeline, arg};
+use super::rows::{self, signed, size};
+use crate::batch::{Request, RequestName};
+use crate::error::StoreError;
+use crate::log::Entry;
+use crate::names::Known;
+use crate::query::{ListQuery, Page, StateCount};
+
+/// Batches that are not before the place, and of each its entries.
+const LOG: &str = "SELECT b.first + (h.place & 1048575), r.id, h.version, h.at, h.text, h.hash \
+     FROM (SELECT first, batch FROM onceward.batches WHERE last > $1 ORDER BY last LIMIT $2) b \
+     JOIN onceward.history h ON h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20 \
+     LEFT JOIN onceward.records r ON r.row = h.record \
+     WHERE b.first + (h.place & 1048575) > $1 ORDER BY b.first, h.place LIMIT $2";
+
+/// Followed from the last entry back to the version, then told forward. Only to lower versions: a damaged pointer must not
+/// lead round in a circle.
+const HISTORY: &str = "WITH RECURSIVE back AS ( \
+     SELECT h.* FROM onceward.records r JOIN onceward.history h ON h.place = r.entry WHERE r.id = $1 AND h.version > $2 \
+     UNION ALL SELECT h.* FROM back b JOIN onceward.history h ON h.place = b.previous \
+     WHERE h.version > $2 AND h.version < b.version) \
+     SELECT s.first + (h.place & 1048575), $1, h.version, h.at, h.text, h.hash \
+     FROM back h JOIN onceward.batches s ON s.batch = h.place >> 20 ORDER BY h.version LIMIT $3";
+
+const RECORD: &str = "SELECT * FROM onceward.whole WHERE id = $1";
+
+/// Records in order of creation; an index by state would cost every move of every record.
+const LIST: &str = "SELECT * FROM onceward.whole WHERE row > $1 AND ($2::text IS NULL OR owner = $2) \
+     AND ($3::bigint[] IS NULL OR (definition, state) IN (SELECT * FROM unnest($3, $4::bigint[]))) ORDER BY row LIMIT $5";
+
+const TALLIES: &str = "SELECT lifecycle, state, sum(count)::bigint FROM onceward.tallies \
+     WHERE $1::text IS NULL OR owner = $1 GROUP BY lifecycle, state";
+
+const CONTENT: &str = "SELECT bytes FROM onceward.contents WHERE sha256 = $1";
+
+const EFFECT: &str = "SELECT e.execution, e.token, e.result FROM onceward.records r \
+     JOIN onceward.effects e ON e.record = r.row WHERE r.id = $1";
+
+const EXECUTIONS: &str = "SELECT e.token, e.id, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, \
+     e.finished_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key FROM onceward.records r \
+     JOIN onceward.executions e ON e.record = r.row WHERE r.id = $1 ORDER BY e.token";
+
+const REQUEST: &str = "SELECT digest, answer FROM onceward.requests WHERE owner = $1 AND key = $2";
+
+pub(super) async fn log(inner: &Inner, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(LOG, vec![arg(signed(after)), arg(size(limit))]);
+    inner.run(&pipeline).await?.iter().flatten().map(entry).collect()
+}
+
+fn entry(row: &Row) -> Result<Entry, StoreError> {
+    Ok(Entry {
+        seq: rows::unsigned(row, 0)?,
+        record: rows::some::<Uuid>(row, 1)?.map(RecordId),
+        version: rows::unsigned(row, 2)?,
+        at: rows::time(row, 3)?,
+        text: rows::text(row, 4)?,
+        hash: rows::hash(row.try_get(5)?)?,
+    })
+}
+
+pub(super) async fn history(
+    inner: &Inner,
+    id: RecordId,
+    after_version: u64,
+    limit: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(HISTORY, vec![arg(id.0), arg(signed(after_version)), arg(size(limit))]);
+    let answers = inner.run(&pipeline).await?;
+    let entries = answers.iter().flatten().map(entry).collect::<Result<Vec<_>, _>>()?;
+    for (version, entry) in (after_version + 1..).zip(&entries) {
+        if entry.version != version {
+            return Err(StoreError::corrupt(format!("the log entry of version {version} of {id} is missing")));
+        }
+    }
+    Ok(entries)
+}
+
+/// All definitions that these rows name are known.
+async fn known_for(inner: &Inner, rows: &[Row]) -> Result<Arc<Known>, StoreError> {
+    let newest =
+        rows.iter().map(rows::definition).try_fold(0, |newest, number| number.map(|number| number.max(newest)));
+    inner.known_up_to(newest?).await
+}
+
+pub(super) async fn record(inner: &Inner, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(RECORD, vec![arg(id.0)]);
+    let answers = inner.run(&pipeline).await?;
+    let known = known_for(inner, &answers[0]).await?;
+    answers[0].first().map(|row| Ok(rows::record(row, &known.catalog)?.1)).transpose()
+}
+
+pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Page, StoreError> {
+    let known = inner.newest().await?;
+    let mut kinds = None;
+    if query.lifecycle.is_some() || query.state.is_some() {
+        let (mut definitions, mut states) = (Vec::new(), Vec::new());
+        for (number, lifecycle) in (1_i64..).zip(known.catalog.since(0)) {
+            if query.lifecycle.as_ref().is_some_and(|name| *name != lifecycle.name) {
+                continue;
+            }
+            for (state, own) in (0_i64..).zip(&lifecycle.states) {
+                if query.state.as_ref().is_none_or(|name| *name == own.name) {
+                    definitions.push(number);
+                    states.push(state);
+                }
+            }
+        }
+        kinds = Some((definitions, states));
+    }
+    let (definitions, states) = kinds.unzip();
+    let mut pipeline = Pipeline::default();
+    let limit = size(query.limit).saturating_add(1);
+    let after = signed(query.after.unwrap_or(0));
+    pipeline.add(LIST, vec![arg(after), arg(query.owner.as_deref()), arg(definitions), arg(states), arg(limit)]);
+    let answers = inner.run(&pipeline).await?;
+    let found = &answers[0];
+    let known = known_for(inner, found).await?;
+    let page = found.iter().take(query.limit).map(|row| rows::record(row, &known.catalog));
+    let page = page.collect::<Result<Vec<_>, _>>()?;
+    let more = found.len() > query.limit;
+    let next = page.last().filter(|_| more).map(|(stored, _)| stored.row);
+    Ok(Page { records: page.into_iter().map(|(_, record)| record).collect(), next })
+}
+
+pub(super) async fn counts_by_state(inner: &Inner, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(TALLIES, vec![arg(owner)]);
+    let answers = inner.run(&pipeline).await?;
+    let known = inner.newest().await?;
+    let mut counts = Vec::new();
+    for row in &answers[0] {
+        let count = StateCount {
+            lifecycle: known.names.name(i64::from(rows::number(row, 0)?))?,
+            state: known.names.name(i64::from(rows::number(row, 1)?))?,
+            count: rows::unsigned(row, 2)?,
+        };
+        if count.count > 0 {
+            counts.push(count);
+        }
+    }
+    counts.sort_unstable();
+    Ok(counts)
+}
+
+pub(super) async fn content(inner: &Inner, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(CONTENT, vec![arg(&sha256[..])]);
+    let answers = inner.run(&pipeline).await?;
+    answers[0].first().map(|row| Ok(row.try_get::<_, &[u8]>(0)?.into())).transpose()
+}
+
+pub(super) async fn effect(inner: &Inner, record: RecordId) -> Result<Option<Effect>, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(EFFECT, vec![arg(record.0)]);
+    let answers = inner.run(&pipeline).await?;
+    let Some(row) = answers[0].first() else { return Ok(None) };
+    let result = serde_json::from_str(row.try_get(2)?)
+        .map_err(|error| StoreError::corrupt(format!("the result of {record}: {error}")))?;
+    Ok(Some(Effect { record, execution: rows::id(row, 0)?, token: Token(rows::unsigned(row, 1)?), result }))
+}
+
+pub(super) async fn executions(inner: &Inner, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(EXECUTIONS, vec![arg(record.0)]);
+    inner.run(&pipeline).await?.iter().flatten().map(|row| rows::execution(row, 0)).collect()
+}
+
+pub(super) async fn request(inner: &Inner, name: &RequestName) -> Result<Option<Request>, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(REQUEST, vec![arg(&*name.owner), arg(&*name.key)]);
+    let answers = inner.run(&pipeline).await?;
+    let Some(row) = answers[0].first() else { return Ok(None) };
+    Ok(Some(Request { name: name.clone(), digest: rows::hash(row.try_get(0)?)?, answer: rows::text(row, 1)? }))
+}

@@ -1,0 +1,114 @@
+//! Saving a batch: stand on firm ground, write, take a place in the log, commit. Two round trips; three where work keys are
+//! settled.
+
+use std::sync::Arc;
+
+use super::claim::Ground;
+use super::connect::InTransaction;
+use super::lanes;
+use super::pipeline::Pipeline;
+use super::rows;
+use super::write::Writing;
+use super::{Inner, Known};
+use crate::base::Base;
+use crate::batch::{Batch, Conflict, Save};
+use crate::error::StoreError;
+use crate::net::Net;
+
+/// Attempts at a save that got in another's way, or whose connection was found dead before anything was written.
+const ATTEMPTS: usize = 5;
+
+pub(super) async fn save(inner: Arc<Inner>, base: Arc<Base>, batch: Arc<Batch>) -> Result<Save, StoreError> {
+    let net = Net::of(&base, &batch)?;
+    let mut last = StoreError::Busy;
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            inner.refresh().await?;
+        }
+        match once(&inner, &inner.known(), &base, &batch, &net).await {
+            Err(Failure { error, again: true }) => last = error,
+            Err(Failure { error, again: false }) => return Err(error),
+            Ok(save) => return Ok(save),
+        }
+    }
+    Err(last)
+}
+
+/// An attempt that failed, and whether another may be made: never once a commit was asked for.
+struct Failure {
+    error: StoreError,
+    again: bool,
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let again = matches!(error, StoreError::Busy | StoreError::UnknownDefinition { .. });
+        Self { error, again }
+    }
+}
+
+async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Net<'_>) -> Result<Save, Failure> {
+    for record in &net.records {
+        known.catalog.number_of(&record.after.lifecycle)?;
+    }
+    let ground = Ground::of(base, net, known)?;
+    let transaction = InTransaction::new(inner.pool.get().await.map_err(StoreError::from)?);
+    let asked = ground.ask(known, batch.now.micros())?;
+    let answers = match asked.pipeline.run(transaction.client()?).await {
+        Ok(answers) => answers,
+        Err(error) => {
+            // A connection that died while it lay idle: nothing was done on it.
+            let dead = transaction.client()?.is_closed();
+            transaction.roll_back().await;
+            let failure = Failure::from(error);
+            return Err(Failure { again: failure.again || dead, ..failure });
+        }
+    };
+    let stood = ground.stood(asked, &answers, known)?;
+    if !stood.conflict.is_empty() {
+        transaction.roll_back().await;
+        return Ok(Save::Conflict(stood.conflict));
+    }
+    let mut writing = Writing::new(known, base, net, &stood)?;
+    match write(&transaction, &mut writing, &ground, net).await {
+        Ok(save) => {
+            transaction.ended();
+            inner.marks.lower(&writing.ranks, writing.earliest);
+            Ok(save)
+        }
+        Err(error) => {
+            transaction.roll_back().await;
+            let ids = ground.asked_for();
+            match error {
+                // Somebody made a record of this id after we had looked.
+                StoreError::Rejected(why) if why.contains("records_id") && !ids.is_empty() => {
+                    Ok(Save::Conflict(Conflict { keys: ids, requests: Vec::new() }))
+                }
+                error => Err(error.into()),
+            }
+        }
+    }
+}
+
+async fn write(
+    transaction: &InTransaction,
+    writing: &mut Writing<'_>,
+    ground: &Ground<'_>,
+    net: &Net<'_>,
+) -> Result<Save, StoreError> {
+    let client = transaction.client()?;
+    let mut pipeline = Pipeline::default();
+    writing.all(&mut pipeline, ground)?;
+    if !ground.touched.is_empty() {
+        let looking = lanes::look(&mut pipeline, writing.known, &ground.touched, net.latest)?;
+        let answers = pipeline.run(client).await?;
+        pipeline = Pipeline::default();
+        looking.settle(&mut pipeline, writing, &answers)?;
+    }
+    let end = writing.end(&mut pipeline)?;
+    pipeline.plain("COMMIT");
+    let answers = pipeline.run(client).await?;
+    let row = answers.get(end).and_then(|rows| rows.first());
+    let row = row.ok_or_else(|| StoreError::corrupt("the log has no end"))?;
+    Ok(Save::Saved { first: rows::unsigned(row, 0)?, last: rows::unsigned(row, 1)? })
+}

@@ -1,0 +1,189 @@
+//! A real PostgreSQL server for tests: started in a folder of its own, reached through a socket there, gone with the process
+//! that started it.
+//!
+//! A small shell script stands between: it starts the server, stops it and removes the folder when its standard input ends.
+//! That happens also when the test is killed.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// A server that somebody else has started: its URL without a database. The gate starts one for all tests.
+const SHARED: &str = "ONCEWARD_POSTGRES";
+
+/// Everything that is said to PostgreSQL here is on the disk when it answers, as it is for users.
+const SCRIPT: &str = r#"
+bin=$1 dir=$2
+trap '' INT TERM HUP
+start() {
+    "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c max_connections=300 -c fsync=on \
+        -c full_page_writes=on -c synchronous_commit=on -c shared_buffers=64MB -c max_wal_size=256MB >>"$dir/log" 2>&1 &
+    pid=$!
+    until "$bin/pg_isready" -q -h "$dir"; do
+        kill -0 $pid 2>/dev/null || { tail -n 5 "$dir/log"; echo failed; break; }
+        sleep 0.05
+    done
+    echo started
+}
+"$bin/initdb" -D "$dir/data" -U onceward -A trust -E UTF8 --locale=C --no-sync >"$dir/log" 2>&1 || { cat "$dir/log"; echo failed; }
+start
+while read -r word; do
+    case $word in
+    start) start ;;
+    stop) kill -QUIT $pid; wait $pid 2>/dev/null; echo stopped ;;
+    esac
+done
+kill -QUIT $pid 2>/dev/null
+wait $pid 2>/dev/null
+rm -rf "$dir"
+"#;
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    /// Without a database: `postgres://onceward@…`.
+    url: String,
+    own: Option<Mutex<Own>>,
+}
+
+#[derive(Debug)]
+struct Own {
+    script: Child,
+    words: Option<ChildStdin>,
+    said: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// The one that all tests of this process share, each with databases of its own.
+    pub fn shared() -> &'static Self {
+        static SERVER: OnceLock<Server> = OnceLock::new();
+        SERVER.get_or_init(|| match std::env::var(SHARED) {
+            Ok(url) => Self { url, own: None },
+            Err(_) => Self::start(),
+        })
+    }
+
+    /// One of the test's own, which it may stop.
+    pub fn start() -> Self {
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("onceward-pg-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a folder for the server");
+        let binaries = binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
+        let mut command = unprivileged(&folder);
+        command.args(["sh", "-c", SCRIPT, "sh"]).arg(binaries).arg(&folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
+        let mut script = command.spawn().expect("a shell");
+        let words = script.stdin.take();
+        let said = BufReader::new(script.stdout.take().expect("a pipe"));
+        let mut own = Own { script, words, said };
+        own.hear("started");
+        let host = folder.to_string_lossy().replace('/', "%2F");
+        Self { url: format!("postgres://onceward@{host}"), own: Some(Mutex::new(own)) }
+    }
+
+    /// The URL under which another process may make databases of its own.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A new database; its URL.
+    pub fn database(&self) -> String {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("test_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        psql(&format!("{}/postgres", self.url), &format!("CREATE DATABASE {name}"));
+        format!("{}/{name}", self.url)
+    }
+
+    /// The power goes: nothing is finished, nobody is told.
+    pub fn stop(&self) {
+        self.tell("stop", "stopped");
+    }
+
+    /// And comes back.
+    pub fn start_again(&self) {
+        self.tell("start", "started");
+    }
+
+    fn tell(&self, word: &str, answer: &str) {
+        let own = self.own.as_ref().expect("a server of the test's own");
+        let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = own.words.as_mut().expect("it is still there");
+        writeln!(words, "{word}").and_then(|()| words.flush()).expect("the script listens");
+        own.hear(answer);
+    }
+}
+
+impl Own {
+    fn hear(&mut self, expected: &str) {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.said.read_line(&mut line).expect("the script's words");
+            said += &line;
+            assert!(read > 0 && line.trim() != "failed", "the server did not say `{expected}`:\n{said}");
+            if line.trim() == expected {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        drop(self.words.take());
+        let _ = self.script.wait();
+    }
+}
+
+/// Run SQL through PostgreSQL's own shell, as a user would; what it printed, bare.
+pub fn psql(url: &str, sql: &str) -> String {
+    let program = binaries().map(|folder| folder.join("psql")).filter(|path| path.exists());
+    let mut command = Command::new(program.unwrap_or_else(|| "psql".into()));
+    command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1", "-c", sql, url]);
+    let output = command.output().expect("psql runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{sql}: {said}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// The folder with the server's programs; the newest where there are several.
+pub fn binaries() -> Option<PathBuf> {
+    let has = |folder: &Path| ["postgres", "initdb", "pg_isready"].iter().all(|program| folder.join(program).exists());
+    let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
+        .collect();
+    versions.sort_unstable();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).collect::<Vec<_>>();
+    versions.into_iter().rev().map(|(_, folder)| folder).chain(on_path).find(|folder| has(folder))
+}
+
+/// PostgreSQL does not run as root: there it becomes somebody who owns the folder and nothing else.
+fn unprivileged(folder: &Path) -> Command {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !root {
+        let mut command = Command::new("env");
+        command.arg("--");
+        return command;
+    }
+    let is_there = |user: &&str| Command::new("id").arg(user).output().is_ok_and(|output| output.status.success());
+    let user = ["postgres", "nobody"].into_iter().find(is_there).unwrap_or("nobody");
+    let owned = Command::new("chown").arg(user).arg(folder).status();
+    assert!(owned.is_ok_and(|status| status.success()), "the folder is given to {user}");
+    let mut command = Command::new("setpriv");
+    command.args([&format!("--reuid={user}"), &format!("--regid={}", group(user)), "--clear-groups", "--"]);
+    command
+}
+
+fn group(user: &str) -> String {
+    let output = Command::new("id").args(["-g", user]).output().expect("id runs");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
