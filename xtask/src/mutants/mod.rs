@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -25,7 +26,7 @@ use self::judge::{Judge, Verdict};
 use self::maker::Mutant;
 use self::operator::Operator;
 use self::survivors::Survivors;
-use self::trial::{Part, Suite};
+use self::trial::{LIMIT, Outcome, PATIENCE, Part, Suite};
 use crate::prove::binaries;
 use crate::{shell, tree};
 
@@ -81,10 +82,10 @@ impl Options {
 struct Tried {
     mutant: Mutant,
     verdict: Verdict,
-    /// The first test of each kind that failed.
-    scenario: Option<String>,
-    property: Option<String>,
-    typed: Option<String>,
+    /// What each kind of test made of it.
+    scenario: Outcome,
+    property: Outcome,
+    typed: Outcome,
 }
 
 impl Tried {
@@ -97,7 +98,24 @@ impl Tried {
     }
 
     fn is_caught(&self) -> bool {
-        self.is_refused() || self.scenario.is_some() || self.property.is_some()
+        self.is_refused() || self.scenario.failed() || self.property.failed() || self.died()
+    }
+
+    /// No test failed, but the tests could not be played to their end.
+    fn is_unclear(&self) -> bool {
+        !self.scenario.failed()
+            && !self.property.failed()
+            && (self.scenario.is_unclear() || self.property.is_unclear())
+    }
+
+    /// The tests died of it, again when it was tried alone.
+    fn died(&self) -> bool {
+        self.is_unclear() && !self.is_endless()
+    }
+
+    /// The tests came to no end, not even alone and with much time. That is no notice: it might be the machine.
+    fn is_endless(&self) -> bool {
+        self.is_unclear() && (self.scenario == Outcome::Endless || self.property == Outcome::Endless)
     }
 
     fn survives(&self) -> bool {
@@ -241,8 +259,8 @@ fn try_all(files: &[File], mutants: Vec<Mutant>, options: &Options) -> Result<Ve
             let Some(slot) = slots.get(at) else { return Ok(()) };
             let Some(mutant) = slot.lock().map_err(|_| anyhow!("a worker panicked"))?.take() else { continue };
             let (judge, suite) = judges.get(&mutant.system).context("every system has a judge")?;
-            let tried = attempt(mutant, judge, suite, &folder, options)?;
-            if tried.survives() {
+            let tried = attempt(mutant, (judge, suite), &folder, LIMIT, options)?;
+            if tried.survives() && !tried.is_unclear() {
                 eprintln!("  survives: {} {}", tried.mutant.file, tried.mutant.name);
             }
             if at % 100 == 99 {
@@ -257,7 +275,16 @@ fn try_all(files: &[File], mutants: Vec<Mutant>, options: &Options) -> Result<Ve
     })?;
     let mut done: Vec<(usize, Tried)> = done.into_inner().map_err(|_| anyhow!("a worker panicked"))?;
     done.sort_by_key(|(at, _)| *at);
-    Ok(done.into_iter().map(|(_, tried)| tried).collect())
+    // Alone, and with time: what is unclear then is not so because the machine was busy.
+    let again = |(_, tried): (usize, Tried)| {
+        if !tried.is_unclear() {
+            return Ok(tried);
+        }
+        eprintln!("  again, alone: {} {}", tried.mutant.file, tried.mutant.name);
+        let (judge, suite) = judges.get(&tried.mutant.system).context("every system has a judge")?;
+        attempt(tried.mutant, (judge, suite), &folder.join("alone"), PATIENCE, options)
+    };
+    done.into_iter().map(again).collect()
 }
 
 /// With the files as they stand all must pass, or a failure would say nothing.
@@ -266,17 +293,30 @@ fn baseline(judges: &BTreeMap<String, (Judge, Suite)>, folder: &Path) -> Result<
     std::fs::create_dir_all(&nothing)?;
     for (system, (_, suite)) in judges {
         for part in [Part::Scenarios, Part::Properties, Part::TypedMoves] {
-            if let Some(test) = suite.noticed(part, &nothing)? {
-                bail!("{system}: `{test}` fails with nothing changed");
+            match suite.noticed(part, &nothing, PATIENCE)? {
+                Outcome::Passed => {}
+                outcome => bail!("{system}: with nothing changed its tests do not pass: {outcome:?}"),
             }
         }
     }
     Ok(())
 }
 
-fn attempt(mutant: Mutant, judge: &Judge, suite: &Suite, folder: &Path, options: &Options) -> Result<Tried> {
+fn attempt(
+    mutant: Mutant,
+    (judge, suite): (&Judge, &Suite),
+    folder: &Path,
+    limit: Duration,
+    options: &Options,
+) -> Result<Tried> {
     let verdict = judge.judge(&mutant);
-    let mut tried = Tried { mutant, verdict, scenario: None, property: None, typed: None };
+    let mut tried = Tried {
+        mutant,
+        verdict,
+        scenario: Outcome::Passed,
+        property: Outcome::Passed,
+        typed: Outcome::Passed,
+    };
     if !tried.counts() || tried.is_refused() {
         return Ok(tried);
     }
@@ -286,14 +326,14 @@ fn attempt(mutant: Mutant, judge: &Judge, suite: &Suite, folder: &Path, options:
     let file = folder.join(tried.mutant.file.trim_start_matches("systems/"));
     std::fs::create_dir_all(file.parent().context("a file stands in a folder")?)?;
     std::fs::write(&file, &tried.mutant.text)?;
-    tried.scenario = suite.noticed(Part::Scenarios, folder)?;
+    tried.scenario = suite.noticed(Part::Scenarios, folder, limit)?;
     // What goes in a circle for one kind of test does for the others, and takes as long.
-    if options.short && tried.is_caught() || tried.scenario.as_deref() == Some(trial::ENDLESS) {
+    if options.short && tried.scenario.failed() || tried.scenario == Outcome::Endless {
         return Ok(tried);
     }
-    tried.property = suite.noticed(Part::Properties, folder)?;
+    tried.property = suite.noticed(Part::Properties, folder, limit)?;
     if !options.short {
-        tried.typed = suite.noticed(Part::TypedMoves, folder)?;
+        tried.typed = suite.noticed(Part::TypedMoves, folder, limit)?;
     }
     Ok(tried)
 }

@@ -9,6 +9,7 @@ use super::judge::Verdict;
 use super::maker::Mutant;
 use super::operator::Operator;
 use super::survivors::Survivors;
+use super::trial::Outcome;
 use super::{Tried, systems};
 use crate::tree;
 
@@ -24,10 +25,13 @@ A mutant whose compiled form is the same as the original's is no mutant and leav
 would notice nearly everything, because it is a picture of what the file does; so it does not count. Two more things are shown and do not
 count: a **warning** of the checker, and the **typed moves**, the list of allowed moves that a matrix is held against. Scenarios, properties and typed
 moves are each played on every mutant that the checker lets through, so a mutant may stand in several of these columns.
+
+Where no test fails and the tests die or are not done in 40 seconds, the mutant is tried once more, alone and with a quarter of an hour. If they
+die again that counts, in a column of its own. **No end** does not: such a mutant is a survivor like any other.
 ";
 
 const HEAD: &str =
-    "mutants | identical | checker | scenarios | properties | properties alone | warned | typed moves | noticed";
+    "mutants | identical | checker | scenarios | properties | properties alone | died | no end | warned | typed moves | noticed";
 
 /// One line of a table.
 struct Line {
@@ -37,6 +41,8 @@ struct Line {
     scenarios: usize,
     properties: usize,
     alone: usize,
+    died: usize,
+    endless: usize,
     warned: usize,
     typed: usize,
     survivors: usize,
@@ -50,17 +56,19 @@ impl Line {
             made: tried.len(),
             identical: count(&|tried| !tried.counts()),
             checker: count(&Tried::is_refused),
-            scenarios: count(&|tried| tried.scenario.is_some()),
-            properties: count(&|tried| tried.property.is_some()),
-            alone: count(&|tried| tried.property.is_some() && tried.scenario.is_none()),
+            scenarios: count(&|tried| tried.scenario.failed()),
+            properties: count(&|tried| tried.property.failed()),
+            alone: count(&|tried| tried.property.failed() && !tried.scenario.failed()),
+            died: count(&Tried::died),
+            endless: count(&Tried::is_endless),
             warned: count(&|tried| matches!(tried.verdict, Verdict::Warned(_))),
-            typed: count(&|tried| tried.typed.is_some()),
+            typed: count(&|tried| tried.typed.failed()),
             survivors: count(&Tried::survives),
             score: score(tried.iter().copied()),
         }
     }
 
-    fn cells(&self) -> [String; 9] {
+    fn cells(&self) -> [String; 11] {
         [
             self.made.to_string(),
             self.identical.to_string(),
@@ -68,6 +76,8 @@ impl Line {
             self.scenarios.to_string(),
             self.properties.to_string(),
             self.alone.to_string(),
+            self.died.to_string(),
+            self.endless.to_string(),
             self.warned.to_string(),
             self.typed.to_string(),
             format!("{:.1} %", self.score),
@@ -147,8 +157,12 @@ pub(super) fn shown(tried: &Tried, files: &[File]) -> String {
     let mutant = &tried.mutant;
     let mut out = format!("{} · {} · {}\n", mutant.file, mutant.operator.name(), mutant.name);
     let _ = write!(out, "{}", difference(mutant, files));
-    let test =
-        |name: &str, test: &Option<String>| test.as_ref().map(|test| format!("{name} {test}")).unwrap_or_default();
+    let test = |name: &str, outcome: &Outcome| match outcome {
+        Outcome::Passed => String::new(),
+        Outcome::Failed(test) => format!("{name} {test}"),
+        Outcome::Died => format!("{name}: the tests died"),
+        Outcome::Endless => format!("{name}: no end in time, which is no notice"),
+    };
     let said = match tried.verdict {
         Verdict::Identical => "identical".to_owned(),
         Verdict::Refused(code) => format!("checker {code}"),
@@ -194,7 +208,7 @@ pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, p
         whole.score,
         whole.made - whole.identical,
         whole.survivors,
-        all.iter().filter(|tried| tried.survives() && tried.typed.is_some()).count(),
+        all.iter().filter(|tried| tried.survives() && tried.typed.failed()).count(),
     );
     if !survivors.waiting.is_empty() {
         let _ =
@@ -235,7 +249,7 @@ pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, p
 }
 
 fn table(out: &mut String, what: &str, lines: impl Iterator<Item = (String, Line)>) {
-    let _ = writeln!(out, "| {what} | {HEAD} |\n| --- {}|", "| ---: ".repeat(9));
+    let _ = writeln!(out, "| {what} | {HEAD} |\n| --- {}|", "| ---: ".repeat(11));
     for (name, line) in lines {
         let _ = writeln!(out, "| {name} | {} |", line.cells().join(" | "));
     }

@@ -14,11 +14,35 @@ use crate::shell;
 /// Read by testkit.
 const VARIABLE: &str = "ONCEWARD_MUTANT";
 
-/// A mutant may turn in a circle. Then the test has noticed, too.
-const LIMIT: Duration = Duration::from_secs(40);
+/// A mutant may turn in a circle, or the machine may be busy: who is not done by then is tried again alone.
+pub(super) const LIMIT: Duration = Duration::from_secs(40);
+/// How long it may take then. A busy machine is no excuse any more, and no end in this time is no notice.
+pub(super) const PATIENCE: Duration = Duration::from_secs(900);
 
-/// What stands for the name of the test then.
-pub(super) const ENDLESS: &str = "no end in time";
+/// What the tests made of a mutant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// All passed, or were not asked.
+    #[default]
+    Passed,
+    /// The first test that failed.
+    Failed(String),
+    /// The program ended badly, and no test had failed: its stack ran over, or somebody else ended it.
+    Died,
+    /// Not done in time.
+    Endless,
+}
+
+impl Outcome {
+    pub(super) const fn failed(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+
+    /// Neither passed nor failed: it may be the mutant, or the machine.
+    pub(super) const fn is_unclear(&self) -> bool {
+        matches!(self, Self::Died | Self::Endless)
+    }
+}
 
 /// The tests of one system, by what they are.
 #[derive(Default)]
@@ -48,23 +72,24 @@ impl<'b> Suite<'b> {
         suite
     }
 
-    /// The first test that fails with the files in this folder, if one does.
-    pub(super) fn noticed(&self, part: Part, folder: &Path) -> Result<Option<String>> {
+    /// What comes of the tests with the files in this folder, each program within this time.
+    pub(super) fn noticed(&self, part: Part, folder: &Path, limit: Duration) -> Result<Outcome> {
         let (binaries, arguments): (_, &[&str]) = match part {
             Part::Scenarios => (&self.scenarios, &["--skip", "matrix"]),
             Part::Properties => (&self.properties, &[]),
             Part::TypedMoves => (&self.scenarios, &["matrix"]),
         };
         for binary in binaries {
-            if let Some(test) = first_failure(binary, arguments, folder)? {
-                return Ok(Some(test));
+            match first_failure(binary, arguments, folder, limit)? {
+                Outcome::Passed => {}
+                outcome => return Ok(outcome),
             }
         }
-        Ok(None)
+        Ok(Outcome::Passed)
     }
 }
 
-fn first_failure(binary: &Binary, arguments: &[&str], folder: &Path) -> Result<Option<String>> {
+fn first_failure(binary: &Binary, arguments: &[&str], folder: &Path, limit: Duration) -> Result<Outcome> {
     let mut command = shell::command(&binary.executable.to_string_lossy());
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONCEWARD_")) {
         command.env_remove(name);
@@ -83,25 +108,25 @@ fn first_failure(binary: &Binary, arguments: &[&str], folder: &Path) -> Result<O
         }
     });
     let began = Instant::now();
-    let failure = loop {
-        match told.recv_timeout(LIMIT.saturating_sub(began.elapsed())) {
+    let ended = loop {
+        match told.recv_timeout(limit.saturating_sub(began.elapsed())) {
             Ok(line) => {
                 if let Some(test) = failed_test(&line) {
-                    break Some(test.to_owned());
+                    break Outcome::Failed(test.to_owned());
                 }
             }
-            Err(RecvTimeoutError::Timeout) => break Some(ENDLESS.to_owned()),
-            Err(RecvTimeoutError::Disconnected) => break None,
+            Err(RecvTimeoutError::Timeout) => break Outcome::Endless,
+            Err(RecvTimeoutError::Disconnected) => break Outcome::Passed,
         }
     };
     // One is enough to know, so the others need not play.
-    if failure.is_some() {
+    if ended != Outcome::Passed {
         child.kill()?;
     }
     let status = child.wait()?;
     drop(told);
     let _ = reader.join();
-    Ok(failure.or_else(|| (!status.success()).then(|| "the tests died".to_owned())))
+    Ok(if ended == Outcome::Passed && !status.success() { Outcome::Died } else { ended })
 }
 
 fn failed_test(line: &str) -> Option<&str> {
