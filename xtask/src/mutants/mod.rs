@@ -43,7 +43,8 @@ pub(crate) struct Options {
     short: bool,
     diff: bool,
     system: Option<String>,
-    find: Option<String>,
+    /// Any of these words in its file or name; none wants all.
+    find: Vec<String>,
 }
 
 impl Options {
@@ -61,7 +62,7 @@ impl Options {
                 "--short" => options.short = true,
                 "--diff" => options.diff = true,
                 "--system" => options.system = Some(value()?),
-                "--find" => options.find = Some(value()?),
+                "--find" => options.find.push(value()?),
                 other => bail!("mutants knows no {other}"),
             }
         }
@@ -70,11 +71,12 @@ impl Options {
 
     fn wants(&self, mutant: &Mutant) -> bool {
         self.system.as_ref().is_none_or(|system| *system == mutant.system)
-            && self.find.as_ref().is_none_or(|text| format!("{} {}", mutant.file, mutant.name).contains(text))
+            && (self.find.is_empty()
+                || self.find.iter().any(|text| format!("{} {}", mutant.file, mutant.name).contains(text)))
     }
 
-    const fn whole(&self) -> bool {
-        !self.short && self.system.is_none() && self.find.is_none()
+    fn whole(&self) -> bool {
+        !self.short && self.system.is_none() && self.find.is_empty()
     }
 }
 
@@ -103,9 +105,7 @@ impl Tried {
 
     /// No test failed, but the tests could not be played to their end.
     fn is_unclear(&self) -> bool {
-        !self.scenario.failed()
-            && !self.property.failed()
-            && (self.scenario.is_unclear() || self.property.is_unclear())
+        !self.scenario.failed() && !self.property.failed() && (self.scenario.is_unclear() || self.property.is_unclear())
     }
 
     /// The tests died of it, again when it was tried alone.
@@ -310,13 +310,8 @@ fn attempt(
     options: &Options,
 ) -> Result<Tried> {
     let verdict = judge.judge(&mutant);
-    let mut tried = Tried {
-        mutant,
-        verdict,
-        scenario: Outcome::Passed,
-        property: Outcome::Passed,
-        typed: Outcome::Passed,
-    };
+    let mut tried =
+        Tried { mutant, verdict, scenario: Outcome::Passed, property: Outcome::Passed, typed: Outcome::Passed };
     if !tried.counts() || tried.is_refused() {
         return Ok(tried);
     }
@@ -344,10 +339,8 @@ mod tests {
 
     #[test]
     fn options_are_read_and_unknown_ones_refused() -> Result<()> {
-        let options = Options::parse(&["--short", "--system", "image", "--find", "on.fail"])?;
-        assert!(
-            options.short && options.system.as_deref() == Some("image") && options.find.as_deref() == Some("on.fail")
-        );
+        let options = Options::parse(&["--short", "--system", "image", "--find", "on.fail", "--find", "on.lease"])?;
+        assert!(options.short && options.system.as_deref() == Some("image") && options.find == ["on.fail", "on.lease"]);
         assert!(Options::parse(&["--what"]).is_err());
         assert!(Options::parse(&["--system"]).is_err());
         Ok(())

@@ -30,8 +30,7 @@ Where no test fails and the tests die or are not done in 40 seconds, the mutant 
 die again that counts, in a column of its own. **No end** does not: such a mutant is a survivor like any other.
 ";
 
-const HEAD: &str =
-    "mutants | identical | checker | scenarios | properties | properties alone | died | no end | warned | typed moves | noticed";
+const HEAD: &str = "mutants | identical | checker | scenarios | properties | properties alone | died | no end | warned | typed moves | noticed";
 
 /// One line of a table.
 struct Line {
@@ -241,7 +240,7 @@ pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, p
         let _ = writeln!(out, "  ```");
     }
     out.push_str(
-        "\n## Running it\n`cargo xtask mutants` tries all and writes this page. `--system image` and `--find on.fail` try some, `--diff` shows each. The gate tries\n\
+        "\n## Running it\n`cargo xtask mutants` tries all and writes this page. `--system image` and `--find on.fail` (more than once, if need be) try some, `--diff` shows each. The gate tries\n\
          a fixed sample (`--short`), fails when a sampled mutant survives that is not in the list above, and fails when this page tells of other files\n\
          than those that stand there. `cargo xtask mutants --code` is another thing: small changes to the Rust code of the core.\n",
     );
