@@ -135,7 +135,7 @@ fn item(node: &Spanned<DeValue>, text: &str) -> Item {
         DeValue::Boolean(found) => Value::Bool(*found),
         DeValue::Array(found) => Value::List(found.iter().map(|node| item(node, text)).collect()),
         DeValue::Table(found) => Value::Table(entries(found, text)),
-        _ => Value::Other,
+        DeValue::Datetime(_) => Value::Other,
     };
     Item { span, value }
 }

@@ -86,6 +86,8 @@ struct Tried {
     verdict: Verdict,
     /// What each kind of test made of it.
     scenario: Outcome,
+    /// Of the tables, which are played only where no scenario fails.
+    table: Outcome,
     property: Outcome,
     typed: Outcome,
 }
@@ -100,12 +102,22 @@ impl Tried {
     }
 
     fn is_caught(&self) -> bool {
+        self.is_caught_without_tables() || self.table.failed()
+    }
+
+    fn is_caught_without_tables(&self) -> bool {
         self.is_refused() || self.scenario.failed() || self.property.failed() || self.died()
+    }
+
+    /// What may notice it, the warnings and the typed moves apart.
+    const fn played(&self) -> [&Outcome; 3] {
+        [&self.scenario, &self.table, &self.property]
     }
 
     /// No test failed, but the tests could not be played to their end.
     fn is_unclear(&self) -> bool {
-        !self.scenario.failed() && !self.property.failed() && (self.scenario.is_unclear() || self.property.is_unclear())
+        let played = self.played();
+        !played.iter().any(|outcome| outcome.failed()) && played.iter().any(|outcome| outcome.is_unclear())
     }
 
     /// The tests died of it, again when it was tried alone.
@@ -115,7 +127,7 @@ impl Tried {
 
     /// The tests came to no end, not even alone and with much time. That is no notice: it might be the machine.
     fn is_endless(&self) -> bool {
-        self.is_unclear() && (self.scenario == Outcome::Endless || self.property == Outcome::Endless)
+        self.is_unclear() && self.played().contains(&&Outcome::Endless)
     }
 
     fn survives(&self) -> bool {
@@ -292,7 +304,7 @@ fn baseline(judges: &BTreeMap<String, (Judge, Suite)>, folder: &Path) -> Result<
     let nothing = folder.join("nothing");
     std::fs::create_dir_all(&nothing)?;
     for (system, (_, suite)) in judges {
-        for part in [Part::Scenarios, Part::Properties, Part::TypedMoves] {
+        for part in [Part::Scenarios, Part::Tables, Part::Properties, Part::TypedMoves] {
             match suite.noticed(part, &nothing, PATIENCE)? {
                 Outcome::Passed => {}
                 outcome => bail!("{system}: with nothing changed its tests do not pass: {outcome:?}"),
@@ -310,8 +322,14 @@ fn attempt(
     options: &Options,
 ) -> Result<Tried> {
     let verdict = judge.judge(&mutant);
-    let mut tried =
-        Tried { mutant, verdict, scenario: Outcome::Passed, property: Outcome::Passed, typed: Outcome::Passed };
+    let mut tried = Tried {
+        mutant,
+        verdict,
+        scenario: Outcome::Passed,
+        table: Outcome::Passed,
+        property: Outcome::Passed,
+        typed: Outcome::Passed,
+    };
     if !tried.counts() || tried.is_refused() {
         return Ok(tried);
     }
@@ -325,6 +343,9 @@ fn attempt(
     // What goes in a circle for one kind of test does for the others, and takes as long.
     if options.short && tried.scenario.failed() || tried.scenario == Outcome::Endless {
         return Ok(tried);
+    }
+    if !tried.scenario.failed() {
+        tried.table = suite.noticed(Part::Tables, folder, limit)?;
     }
     tried.property = suite.noticed(Part::Properties, folder, limit)?;
     if !options.short {
