@@ -5,24 +5,29 @@
 
 mod definitions;
 mod errors;
+mod hot;
 mod lanes;
 mod load;
 mod names;
 mod open;
 mod read;
+mod recent;
 mod rows;
 mod save;
+mod scan;
 mod threads;
+mod view;
 mod work;
 mod write;
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::Connection;
@@ -37,8 +42,10 @@ use crate::names::Known;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
 use open::EngineLock;
+use recent::Recent;
 use save::Writer;
 use threads::Threads;
+pub use view::SqliteView;
 
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;
@@ -56,6 +63,8 @@ struct Inner {
     writer: Threads<Writer>,
     shared: Arc<Shared>,
     clock: Clock,
+    /// A name that no other opening of the file has had.
+    opening: Arc<str>,
     _lock: EngineLock,
 }
 
@@ -65,11 +74,32 @@ struct Shared {
     /// Raised after every commit. Only this process writes, so it need not outlive it.
     generation: AtomicU64,
     known: RwLock<Known>,
+    recent: Mutex<Recent>,
 }
 
 impl Shared {
     fn known(&self) -> Known {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Put what was saved lately into the base; the keys that are left to look for.
+    fn recall(&self, base: &mut Base, keys: &[Key]) -> Vec<Key> {
+        let recent = self.recent();
+        let mut left = Vec::new();
+        for key in keys {
+            match key {
+                Key::Record(id) if base.lacks(key) => match recent.get(*id) {
+                    Some(found) => base.put_record(*id, Some(found)),
+                    None => left.push(key.clone()),
+                },
+                other => left.push(other.clone()),
+            }
+        }
+        left
     }
 }
 
@@ -87,7 +117,8 @@ impl SqliteStore {
         let lock = EngineLock::take(path)?;
         let connection = open::writer(path)?;
         let known = definitions::recall(&connection)?;
-        let shared = Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known) });
+        let shared =
+            Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known), recent: Mutex::default() });
         let readers = (0..READERS)
             .map(|_| Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) }))
             .collect::<Result<Vec<_>, StoreError>>()?;
@@ -97,6 +128,8 @@ impl SqliteStore {
             writer: Threads::start("write", vec![writer])?,
             shared,
             clock,
+            // The standard library's hashes begin with chance.
+            opening: format!("{:016x}", RandomState::new().hash_one(std::process::id())).into(),
             _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -106,7 +139,12 @@ impl SqliteStore {
         &self,
         job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
-        self.inner.readers.run(move |reader| job(&reader.connection, &reader.shared.known())).await
+        // One snapshot for all statements of a job: it takes SQLite's locks once, not once each.
+        let job = move |reader: &mut Reader| {
+            let transaction = reader.connection.unchecked_transaction()?;
+            job(&transaction, &reader.shared.known())
+        };
+        self.inner.readers.run(job).await
     }
 }
 
@@ -114,7 +152,11 @@ impl Store for SqliteStore {
     async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
         // Before anything is read: what is saved meanwhile will be noticed.
         base.begin(self.inner.shared.generation.load(Ordering::Acquire));
-        let (mut taken, keys) = (std::mem::take(base), keys.to_vec());
+        let keys = self.inner.shared.recall(base, keys);
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let mut taken = std::mem::take(base);
         *base = self
             .read(move |connection, known| load::load(connection, known, &mut taken, &keys).map(|()| taken))
             .await?;
@@ -191,6 +233,15 @@ impl Store for SqliteStore {
             Ok(catalog)
         };
         self.inner.writer.run(put).await
+    }
+
+    fn opening(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.inner.opening))
+    }
+
+    async fn left_behind(&self, limit: usize) -> Result<Vec<(RecordId, Token)>, StoreError> {
+        let opening = Arc::clone(&self.inner.opening);
+        self.read(move |connection, _| read::left_behind(connection, &opening, limit)).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

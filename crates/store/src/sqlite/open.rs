@@ -3,8 +3,9 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::error::StoreError;
@@ -14,6 +15,13 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 
 /// How long to wait for another process that writes: only `migrate` and backups could be one.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// How long to wait for the lock of a process that is just going. One that is being started holds its parent's files for a
+/// moment, between fork and exec, and with them a lock that its parent has let go of.
+const GOING: Duration = Duration::from_millis(500);
+
+/// Between two tries for the lock.
+const NAP: Duration = Duration::from_millis(5);
 
 /// Statements that a connection keeps prepared: more than there are in this crate.
 const STATEMENTS: usize = 128;
@@ -37,7 +45,14 @@ impl EngineLock {
         let unavailable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unavailable)?;
-        match file.try_lock() {
+        let since = Instant::now();
+        let locked = loop {
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) if since.elapsed() < GOING => std::thread::sleep(NAP),
+                locked => break locked,
+            }
+        };
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut by = String::new();
@@ -76,7 +91,9 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
 
 /// A connection that reads beside it.
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    // Each connection has a thread of its own, so SQLite need not guard it.
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     settle(&connection)?;
     Ok(connection)
@@ -87,7 +104,21 @@ fn settle(connection: &Connection) -> Result<(), StoreError> {
     // 32 MB: the upper levels of every index of a million jobs.
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Without it SQLite may plan a statement anew for each value that is bound, which took half of all time.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
+}
+
+/// Refuse a database that is not ours, or of another schema: one that only reads brings nothing up to date.
+pub(super) fn check_schema(connection: &Connection) -> Result<(), StoreError> {
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    match found {
+        0 => Err(StoreError::corrupt("this is not one of Onceward's databases")),
+        found if found < known => Err(StoreError::TooOld { found, known }),
+        found if found > known => Err(StoreError::TooNew { found, known }),
+        _ => Ok(()),
+    }
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
