@@ -51,6 +51,8 @@ mod net;
 mod plain;
 mod postgres;
 mod query;
+pub mod scan;
+mod scratch;
 mod sqlite;
 mod store;
 
@@ -65,5 +67,8 @@ pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
 pub use postgres::PostgresStore;
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, own_worker, rank};
-pub use sqlite::SqliteStore;
+pub use postgres::{PostgresStore, PostgresView};
+pub use scan::{Difference, Scan};
+pub use scratch::{Applied, Keyed, Kind, Scratch, Unfit};
+pub use sqlite::{SqliteStore, SqliteView};
 pub use store::Store;
