@@ -17,9 +17,9 @@ mod harm;
 mod live;
 #[path = "verify/many.rs"]
 mod many;
+#[path = "verify/many_machines.rs"]
+mod many_machines;
 #[path = "verify/schema.rs"]
 mod schema;
 #[path = "verify/wandered.rs"]
 mod wandered;
-#[path = "verify/many_machines.rs"]
-mod many_machines;

@@ -43,9 +43,9 @@ pub(super) fn config(url: &str) -> Result<Config, StoreError> {
     Ok(config)
 }
 
-/// A pool of such connections. None is made yet.
-pub(super) fn pool(config: Config) -> Result<Pool, StoreError> {
-    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+/// A pool of connections. None is made yet.
+pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
+    let manager = Manager::from_config(config(url)?, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
     let built = Pool::builder(manager).max_size(CONNECTIONS).runtime(Runtime::Tokio1).timeouts(timeouts).build();
     built.map_err(|error| StoreError::Unavailable(error.to_string()))
