@@ -11,7 +11,7 @@ use onceward_testkit::{user, worker};
 use serde_json::json;
 use tokio::sync::Barrier;
 
-use crate::stage::{JOB, code, job, leased, object, on_each, state};
+use crate::stage::{JOB, code, job, leased, object, on_each, ops, state};
 
 const TASKS: usize = 16;
 
@@ -113,7 +113,7 @@ fn one_commit() {
             })
             .await;
             assert_eq!(won, 1, "{told:?}");
-            assert_eq!(engine.history(id, 0, 10).await.unwrap().len(), 3);
+            assert_eq!(engine.history(&ops(), id, 0, 10).await.unwrap().unwrap().len(), 3);
         }
     });
 }

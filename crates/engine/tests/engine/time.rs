@@ -7,7 +7,7 @@ use onceward_testkit::{user, worker};
 use serde_json::json;
 
 use crate::stage::{
-    Folder, JOB, LONG, decency, job, leased, object, on_each, open, sqlite, start, state, unpolled, wait,
+    Folder, JOB, LONG, decency, job, leased, object, on_each, open, ops, sqlite, start, state, unpolled, wait,
 };
 
 fn after(seconds: i64) -> Time {
@@ -46,7 +46,7 @@ fn due_by_itself() {
     on_each(Config { checks: decency(), ..unpolled() }, async |engine, clock| {
         let ann = user("ann");
         let note = engine.create(&ann, "race.note", object(json!({ "text": "hello" }))).await.unwrap().subject;
-        let mut stream = engine.stream(1);
+        let mut stream = engine.stream(&ops(), 1);
         clock.set(after(60));
         engine.wake();
         let entry = tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().unwrap();
@@ -63,7 +63,7 @@ fn a_short_lease_is_lost() {
         let lease = Some(Duration::from_millis(5));
         let wanted = Wanted { lease, ..Wanted::one(JOB, "w") };
         assert_eq!(engine.lease(&worker("bob"), &wanted).await.unwrap().len(), 1);
-        let mut stream = engine.stream(2);
+        let mut stream = engine.stream(&ops(), 2);
         let entry = tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().unwrap();
         assert!(entry.text.contains("Due"), "{}", entry.text);
         engine.close().await;
@@ -85,7 +85,7 @@ fn due_while_away() {
     clock.set(after(3_600));
     wait(async {
         let engine = Engine::open(sqlite(&folder, &clock), unpolled());
-        let mut stream = engine.stream(5);
+        let mut stream = engine.stream(&ops(), 5);
         let mut seen = Vec::new();
         for _ in 0..2 {
             let entry = tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().unwrap();
@@ -142,7 +142,7 @@ fn a_later_job_wakes_a_worker() {
 fn the_stream_has_no_gap() {
     on_each(unpolled(), async |engine, _| {
         let follow = |after: u64| {
-            let mut stream = engine.stream(after);
+            let mut stream = engine.stream(&ops(), after);
             tokio::spawn(async move {
                 let mut seen = Vec::new();
                 while seen.last() != Some(&200) {

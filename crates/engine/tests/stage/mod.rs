@@ -2,13 +2,14 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod receiver;
 pub(crate) mod troubled;
 
 use std::time::Duration;
 
 use onceward_core::decide::{Call, Create};
 use onceward_core::diagnostic::{File, Files};
-use onceward_core::record::Record;
+use onceward_core::record::{Actor, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Checks, Config, Engine, EngineError, Submission, Wanted};
@@ -26,6 +27,10 @@ pub(crate) const LONG: Duration = Duration::from_mins(1);
 pub(crate) fn files() -> Files {
     let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
     let mut files = onceward_testkit::systems::sources("execution");
+    files.push(file("board.toml", include_str!("board.toml")));
+    files.push(file("pinned.toml", include_str!("pinned.toml")));
+    files.push(file("errand.toml", include_str!("errand.toml")));
+    files.push(file("letter.toml", include_str!("letter.toml")));
     files.push(file("prize.toml", include_str!("prize.toml")));
     files.push(file("entry.toml", include_str!("entry.toml")));
     files.push(file("lane.toml", include_str!("lane.toml")));
@@ -99,6 +104,11 @@ pub(crate) async fn told_by_its_log(store: &AnyStore) {
     }
 }
 
+/// Sees everything.
+pub(crate) fn ops() -> Actor {
+    onceward_testkit::operator("ops")
+}
+
 pub(crate) fn object(json: Json) -> Map<String, Json> {
     match json {
         Json::Object(map) => map,
@@ -121,13 +131,13 @@ pub(crate) async fn leased<S: Store + 'static>(engine: &Engine<S>) -> Option<onc
 }
 
 pub(crate) async fn state<S: Store + 'static>(engine: &Engine<S>, id: RecordId) -> String {
-    engine.get(id).await.expect("reading").expect("it is there").state_name().to_string()
+    engine.get(&ops(), id).await.expect("reading").expect("it is there").state_name().to_string()
 }
 
 pub(crate) fn code(reply: &Result<Answer, EngineError>) -> String {
     match reply {
         Ok(_) => "ok".to_owned(),
-        Err(error) => error.refusal().map_or_else(|| error.to_string(), |refusal| refusal.code.to_string()),
+        Err(error) => error.code().to_owned(),
     }
 }
 

@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// for as long as the plan is kept, so that is never worth planning. Only speed depends on these.
 const PLANNING: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
 
-/// A pool for this URL. Nothing is connected yet.
-pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
+/// What a URL says, and what it leaves to us.
+pub(super) fn config(url: &str) -> Result<Config, StoreError> {
     let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("this is no URL of a database: {error}"));
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| bad(&error))?;
     if config.get_options().is_none() {
@@ -30,6 +30,11 @@ pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(PATIENCE);
     }
+    Ok(config)
+}
+
+/// A pool of such connections. None is made yet.
+pub(super) fn pool(config: Config) -> Result<Pool, StoreError> {
     let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
     let built = Pool::builder(manager).max_size(CONNECTIONS).runtime(Runtime::Tokio1).timeouts(timeouts).build();

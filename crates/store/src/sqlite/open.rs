@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
@@ -14,6 +14,13 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 
 /// How long to wait for another process that writes: only `migrate` and backups could be one.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// How long to wait for the lock of a process that is just going. One that is being started holds its parent's files for a
+/// moment, between fork and exec, and with them a lock that its parent has let go of.
+const GOING: Duration = Duration::from_millis(500);
+
+/// Between two tries for the lock.
+const NAP: Duration = Duration::from_millis(5);
 
 /// Statements that a connection keeps prepared: more than there are in this crate.
 const STATEMENTS: usize = 128;
@@ -37,7 +44,14 @@ impl EngineLock {
         let unavailable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unavailable)?;
-        match file.try_lock() {
+        let since = Instant::now();
+        let locked = loop {
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) if since.elapsed() < GOING => std::thread::sleep(NAP),
+                locked => break locked,
+            }
+        };
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut by = String::new();
