@@ -3,6 +3,7 @@
 mod bench;
 mod deny;
 mod fuzz;
+mod lab;
 mod mutants;
 mod packages;
 mod pictures;
@@ -30,6 +31,7 @@ cargo xtask COMMAND
                        take away each row and each piece of code that cites a rule, and expect a test of it to fail
   bench [--short | --record]
                        what an operation costs; --short: as in the gate; --record: write bench/baseline.toml
+  lab [--only FM-1]    every failure mode: the damage without its guard, prevented with it, recovered
   fuzz [--seconds N] [--short] [TARGET]
                        libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
   mutants [--short] [--system NAME] [--find TEXT] [--diff]
@@ -64,6 +66,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bench"] => bench::run(bench::Form::Long),
         ["bench", "--short"] => bench::run(bench::Form::Short),
         ["bench", "--record"] => bench::run(bench::Form::Record),
+        ["lab", words @ ..] => lab::run(words),
         ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
         ["mutants", "--code", options @ ..] => mutants::code::run(&mutants::code::Options::parse(options)?),
         ["mutants", words @ ..] => mutants::run_words(words),

@@ -13,6 +13,14 @@ pub(crate) fn have_valgrind() -> Result<()> {
     install("valgrind")
 }
 
+/// It kills processes at their n-th write.
+pub(crate) fn have_strace() -> Result<()> {
+    if shell::is_there(shell::command("strace").arg("--version")) {
+        return Ok(());
+    }
+    install("strace")
+}
+
 /// The server's own programs: tests start one in a folder of theirs, and never a stand-in for it.
 pub(crate) fn have_postgres() -> Result<()> {
     if postgres_is_there() {

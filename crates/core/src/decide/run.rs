@@ -187,7 +187,8 @@ impl Run<'_> {
         match first_due(&record, now) {
             None => Ok(()),
             Some(Due::Lease) => {
-                // Put first: from here on the record is the operation's own, and no longer asked whether it is due.
+                // INV-4: what a crash cut off is finished after the commit, and lost before it. Put first: from here on the
+                // record is the operation's own, and no longer asked whether it is due.
                 self.draft.put((*record).clone())?;
                 if record.execution.as_ref().is_some_and(|execution| execution.status == ExecutionStatus::Committed) {
                     return self.close(id);

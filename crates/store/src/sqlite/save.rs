@@ -22,7 +22,7 @@ pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     /// The last row number given to a record. Only this thread gives them.
     last_row: u64,
-    /// The latest time that lanes were settled at. They are never settled at an earlier one: a job that had waited then would
+    /// FM-7: the latest time that lanes were settled at. They are never settled at an earlier one: a job that had waited then would
     /// be passed over, and nobody would come back for it when the clock is there again.
     latest: Time,
 }
@@ -38,6 +38,7 @@ impl Writer {
     pub(super) fn save(&mut self, base: &Base, batch: &Batch) -> Result<Save, StoreError> {
         let net = Net::of(base, batch)?;
         let known = self.shared.known();
+        // FM-2, INV-2: all of the batch or nothing of it.
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let conflict = conflict(&transaction, &known, base, &net, self.shared.generation.load(Ordering::Acquire))?;
         if !conflict.is_empty() {
