@@ -83,7 +83,7 @@ async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, Eng
         }
         // What is due on it is done first.
         ["look", id] => {
-            let found = engine.get(record(id)).await?;
+            let found = engine.get(&Actor::engine(), record(id)).await?;
             Ok(found.map_or_else(|| "nothing".to_owned(), |record| record.state_name().to_string()))
         }
         _ => Ok("what?".to_owned()),
