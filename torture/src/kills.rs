@@ -3,7 +3,7 @@
 //! Each process answers a few producers and workers at once. After its n-th answer and so many microseconds it is killed, and what it had
 //! acknowledged must be there. On PostgreSQL three of them work on one database: one dies, the others go on.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use onceward_core::time::Time;
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore};
 use onceward_testkit::Folder;
@@ -36,6 +36,8 @@ const WRONG_BY: i64 = 3_600;
 pub(crate) struct Count {
     pub(crate) kills: usize,
     pub(crate) server_stops: usize,
+    /// Processes that found no server when they came up, and said so.
+    pub(crate) gave_up: usize,
     pub(crate) clock_steps: usize,
     pub(crate) acknowledged: u64,
     pub(crate) refused: u64,
@@ -168,6 +170,12 @@ impl Torture<'_> {
                         self.count.kills += 1;
                     }
                 }
+                // It was just coming up when the server went down: it says so, and is started again.
+                Said::Cannot(why) => {
+                    ensure!(self.store.is_some() && why.contains("cannot be reached"), "process {number}: {why}");
+                    slots[number].process.gives_up();
+                    self.count.gave_up += 1;
+                }
                 Said::Ended => {
                     let toilers = std::mem::take(&mut slots[number].toilers);
                     slots[number].process.bury()?;
@@ -206,7 +214,7 @@ impl Torture<'_> {
     fn after_kill(&mut self, killed: usize) -> Result<()> {
         let Self { place, books, count, runtime, .. } = self;
         if let Place::Database(server, _) = place
-            && killed.is_multiple_of(SERVER)
+            && killed / SERVER > count.server_stops % (A_DATABASE / SERVER)
         {
             server.stop();
             server.start_again();

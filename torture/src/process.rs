@@ -16,6 +16,8 @@ const LONG: Duration = Duration::from_mins(2);
 pub(crate) enum Said {
     /// Answers to the questions with this tag, in their order.
     Answers(u64, Vec<Json>),
+    /// It could not open its database, and why; it will end.
+    Cannot(String),
     /// It has ended; nothing more comes from it.
     Ended,
 }
@@ -31,6 +33,7 @@ pub(crate) struct Process {
     child: Child,
     input: Option<ChildStdin>,
     killed: bool,
+    gave_up: bool,
 }
 
 impl Ear {
@@ -65,7 +68,7 @@ impl Ear {
             }
             let _ = sender.send((number, String::new()));
         });
-        Ok(Process { child, input, killed: false })
+        Ok(Process { child, input, killed: false, gave_up: false })
     }
 
     /// The next words of anybody.
@@ -77,7 +80,7 @@ impl Ear {
                 Err(RecvTimeoutError::Disconnected) => bail!("nobody is there"),
             };
             match line.split_once(' ') {
-                Some(("cannot", why)) => bail!("process {number} cannot {why}"),
+                Some(("cannot", why)) => return Ok((number, Said::Cannot(why.to_owned()))),
                 Some((tag, answers)) => {
                     let tag = tag.parse().with_context(|| format!("process {number} said `{line}`"))?;
                     let Json::Array(answers) = serde_json::from_str(answers)? else { bail!("no list: {line}") };
@@ -99,6 +102,7 @@ impl Ear {
         while answers.iter().any(Option::is_none) {
             match self.hear()? {
                 (_, Said::Answers(tag, told)) => answers[usize::try_from(tag)?] = Some(told),
+                (number, Said::Cannot(why)) => bail!("process {number} cannot go on: {why}"),
                 (number, Said::Ended) => bail!("process {number} has ended by itself"),
             }
         }
@@ -134,10 +138,15 @@ impl Process {
         self.killed
     }
 
-    /// After it was killed.
+    /// It said that it cannot go on.
+    pub(crate) fn gives_up(&mut self) {
+        self.gave_up = true;
+    }
+
+    /// After it was killed, or gave up.
     pub(crate) fn bury(&mut self) -> Result<()> {
         let status = self.child.wait()?;
-        ensure!(self.killed && !status.success(), "it ended by itself: {status}");
+        ensure!((self.killed || self.gave_up) && !status.success(), "it ended by itself: {status}");
         Ok(())
     }
 }

@@ -62,7 +62,7 @@ impl Wanted {
 
     /// What was asked, but for how long to wait.
     fn digest(&self) -> [u8; 32] {
-        let lease = self.lease.map(|lease| lease.micros());
+        let lease = self.lease.map(onceward_core::time::Duration::micros);
         let asked = serde_json::json!([self.lifecycles, self.worker, self.most, lease, self.start]);
         Sha256::digest(asked.to_string().as_bytes()).into()
     }

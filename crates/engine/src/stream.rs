@@ -1,5 +1,6 @@
 //! The log as it grows: every entry after a place, in order, once.
 
+use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -66,8 +67,8 @@ impl<S: Store> LogStream<S> {
         let mut reader = Reader::new(&self.shared, &self.actor).await?;
         let mut seen = HashMap::new();
         for record in page.iter().filter_map(|entry| entry.record) {
-            if !seen.contains_key(&record) {
-                seen.insert(record, reader.sees(record).await?);
+            if let Slot::Vacant(unseen) = seen.entry(record) {
+                unseen.insert(reader.sees(record).await?);
             }
         }
         page.retain(|entry| entry.record.is_some_and(|record| seen.get(&record) == Some(&true)));

@@ -51,12 +51,11 @@ impl Trail {
             if !refusal.denial && refusal.audit.is_none() {
                 continue;
             }
-            match self.spend(&write.operation, now) {
-                Some(paid) => spent.by.push(paid),
-                None => {
-                    (refusal.denial, refusal.audit) = (false, None);
-                    spent.untold += 1;
-                }
+            if let Some(paid) = self.spend(&write.operation, now) {
+                spent.by.push(paid);
+            } else {
+                (refusal.denial, refusal.audit) = (false, None);
+                spent.untold += 1;
             }
         }
         spent

@@ -163,6 +163,7 @@ impl Store for AnyStore {
             Self::Memory(store) => store.left_behind(limit).await,
             Self::Sqlite(store) => store.left_behind(limit).await,
             Self::Postgres(store) => store.left_behind(limit).await,
+<<<<<<< HEAD
         }
     }
 
@@ -187,6 +188,8 @@ impl Store for AnyStore {
             Self::Memory(store) => store.answer_letters(answers).await,
             Self::Sqlite(store) => store.answer_letters(answers).await,
             Self::Postgres(store) => store.answer_letters(answers).await,
+=======
+>>>>>>> main
         }
     }
 

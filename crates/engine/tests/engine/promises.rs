@@ -188,6 +188,48 @@ fn checks_are_asked() {
     }
 }
 
+/// An answer is bound to what was asked: where the record has changed meanwhile, the question is put anew. Both stand in the
+/// log.
+#[test]
+fn an_answer_is_bound_to_its_question() {
+    static ASKED: Semaphore = Semaphore::const_new(0);
+    static GATE: Semaphore = Semaphore::const_new(0);
+    let slow = Checks::default().on("race.note", "decent", |asked: Asked| async move {
+        let text = asked.question.arguments["text"].as_str().unwrap_or_default().to_owned();
+        if text == "slow" {
+            ASKED.add_permits(1);
+            GATE.acquire().await.expect("open").forget();
+        }
+        Ok(object(json!({ "fine": text != "rude" })))
+    });
+    on_each(Config { checks: slow, check_time: LONG, ..Config::default() }, async |engine, _| {
+        let ann = user("ann");
+        for (text, expected) in [("rude", "not_decent"), ("kind", "ok")] {
+            GATE.add_permits(1);
+            let note = engine.create(&ann, "race.note", object(json!({ "text": "slow" }))).await.unwrap().subject;
+            let _ = ASKED.acquire().await.map(tokio::sync::SemaphorePermit::forget);
+            let showing = tokio::spawn({
+                let (engine, ann) = (engine.clone(), ann.clone());
+                async move { engine.fire(&ann, note, "show", object(json!({}))).await }
+            });
+            let _ = tokio::time::timeout(LONG, ASKED.acquire())
+                .await
+                .expect("in time")
+                .map(tokio::sync::SemaphorePermit::forget);
+            engine.fire(&ann, note, "edit", object(json!({ "text": text }))).await.unwrap();
+            GATE.add_permits(1);
+            let shown = showing.await.unwrap();
+            assert_eq!(code(&shown), expected);
+            if shown.is_ok() {
+                let last = engine.history(&ops(), note, 2, 10).await.unwrap().unwrap().pop().expect("an entry");
+                let answers = last.body().unwrap().operation.unwrap().into_owned().answers;
+                let asked: Vec<_> = answers.iter().map(|answer| answer.arguments["text"].clone()).collect();
+                assert_eq!(asked, ["slow", "kind"]);
+            }
+        }
+    });
+}
+
 /// What was taken on is answered, what comes later is turned away.
 #[test]
 fn closing_drains() {

@@ -168,3 +168,63 @@ fn the_stream_has_no_gap() {
         assert_eq!(middle, (101..=200).collect::<Vec<u64>>());
     });
 }
+
+/// The times of each record's own entries, which never run backwards.
+async fn times_go_forward(engine: &Engine<AnyStore>) {
+    let mut last = std::collections::HashMap::new();
+    for entry in engine.store().log(0, 1_000).await.unwrap() {
+        let before = last.insert(entry.record, entry.at);
+        assert!(entry.record.is_none() || before.is_none_or(|before| before <= entry.at), "{entry:?}");
+    }
+}
+
+/// A clock that is set back an hour, forward a day, and back again: work goes on, leases end by the clock that is there, and no
+/// record's log runs backwards.
+#[test]
+fn a_clock_that_steps() {
+    on_each(unpolled(), async |engine, clock| {
+        let bob = worker("bob");
+        let (first, _) = (job(engine).await, job(engine).await);
+        let held = leased(engine).await.expect("the first job");
+        clock.set(after(-3_600));
+        assert!(!engine.heartbeat(&bob, first, held.token).await.unwrap().stop);
+        engine.commit(&bob, first, held.token, json!(1), true).await.unwrap();
+        let early = engine.create(&user("ann"), JOB, object(json!({}))).await.unwrap().subject;
+        // Made before all others, by the clock: it goes first.
+        let held = leased(engine).await.expect("a job");
+        assert_eq!(held.record.id, early);
+        clock.set(after(24 * 3_600));
+        assert_eq!(state(engine, early).await, "PENDING", "its lease is long over");
+        let late = engine.commit(&bob, early, held.token, json!(1), true).await;
+        assert_eq!(late.unwrap_err().code(), "lease_lost");
+        let held = leased(engine).await.expect("the second job, which waited for a day");
+        clock.set(after(-3_600));
+        engine.commit(&bob, held.record.id, held.token, json!(1), true).await.unwrap();
+        assert_eq!(state(engine, held.record.id).await, "SUCCEEDED");
+        times_go_forward(engine).await;
+    });
+}
+
+/// A machine that wakes up a day earlier: what it had is there and is worked on.
+#[test]
+fn a_restart_in_the_past() {
+    let folder = Folder::new();
+    let id = wait(async {
+        let engine = open(sqlite(&folder, &Clock::manual(after(24 * 3_600))), unpolled()).await;
+        let id = job(&engine).await;
+        engine.close().await;
+        id
+    });
+    wait(async {
+        let clock = Clock::manual(start());
+        let engine = open(sqlite(&folder, &clock), unpolled()).await;
+        assert!(leased(&engine).await.is_none(), "a job of tomorrow waits until then");
+        let call = onceward_core::decide::Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
+        let held =
+            engine.submit(onceward_engine::Submission::new(&worker("bob"), call)).await.expect("named, it is leased");
+        engine.commit(&worker("bob"), id, held.token.unwrap(), json!(1), true).await.unwrap();
+        assert_eq!(state(&engine, id).await, "SUCCEEDED");
+        times_go_forward(&engine).await;
+        engine.close().await;
+    });
+}

@@ -82,7 +82,7 @@ fn a_long_job_keeps_its_lease() {
     wait(async {
         let engine = open(MemoryStore::new(Clock::machine()), Config::default()).await;
         let id = errand(&engine, "wait").await;
-        let (began, mut begun) = mpsc::unbounded_channel();
+        let (began, mut starts) = mpsc::unbounded_channel();
         let gate = Arc::new(Semaphore::new(0));
         let waits = Arc::clone(&gate);
         let lease = Some(Span::from_millis(200));
@@ -94,7 +94,7 @@ fn a_long_job_keeps_its_lease() {
                 Ok(json!({ "said": "done" }))
             }
         });
-        let first_end = begun.recv().await.expect("it began");
+        let first_end = starts.recv().await.expect("it began");
         until(&engine, id, |record| record.execution.as_ref().is_some_and(|own| own.expires_at > first_end)).await;
         gate.add_permits(1);
         assert_eq!(until(&engine, id, in_state("done")).await.attempt, 1);

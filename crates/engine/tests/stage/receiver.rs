@@ -119,7 +119,7 @@ impl Receiver {
             Reaction::Close => return,
             Reaction::Flood => {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
-                while stream.write_all(&[b'x'; 65_536]).await.is_ok() {}
+                while stream.write_all(&[b'x'; 8_192]).await.is_ok() {}
                 return;
             }
         };
