@@ -73,6 +73,9 @@ struct Torture<'a> {
     runtime: tokio::runtime::Runtime,
     /// On PostgreSQL: open all the time.
     store: Option<AnyStore>,
+    /// Times that the server was stopped, and that all was looked at.
+    stops: usize,
+    looks: usize,
 }
 
 /// So many kills on database files.
@@ -108,7 +111,7 @@ fn torture(
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let books = Books::default();
-    let mut torture = Torture { place, ear: Ear::new(), chance, books, count, name, runtime, store: None };
+    let mut torture = Torture { place, ear: Ear::new(), chance, books, count, name, runtime, store: None, stops: 0, looks: 0 };
     torture.prepare()?;
     torture.run(processes, kills)?;
     torture.whole()?;
@@ -214,13 +217,15 @@ impl Torture<'_> {
     fn after_kill(&mut self, killed: usize) -> Result<()> {
         let Self { place, books, count, runtime, .. } = self;
         if let Place::Database(server, _) = place
-            && killed / SERVER > count.server_stops % (A_DATABASE / SERVER)
+            && killed / SERVER > self.stops
         {
+            self.stops += 1;
             server.stop();
             server.start_again();
             count.server_stops += 1;
         }
-        if killed.is_multiple_of(WHOLE) {
+        if killed / WHOLE > self.looks {
+            self.looks += 1;
             return self.whole();
         }
         if let Some(store) = &self.store {

@@ -7,6 +7,8 @@ mod books;
 mod kills;
 mod process;
 mod questions;
+mod races;
+mod relay;
 mod sound;
 mod toil;
 
@@ -47,11 +49,19 @@ fn options() -> Result<Options> {
 }
 
 fn run(options: &Options) -> Result<()> {
-    let Options { kills, races: _, seed } = *options;
+    let Options { kills, races, seed } = *options;
     println!("seed {seed}");
     // Half of them on each; the odd one on PostgreSQL.
     killed("SQLite, 1 process", |count| kills::on_files(kills / 2, seed, count))?;
     killed("PostgreSQL, 3 processes", |count| kills::on_server(kills - kills / 2, seed, count))?;
+    raced("SQLite, 16 tasks", || races::on_file(races / 2))?;
+    raced("PostgreSQL, 3 processes of 16 tasks", || races::on_server(races - races / 2))?;
+    Ok(())
+}
+
+fn raced(name: &str, race: impl FnOnce() -> Result<races::Count>) -> Result<()> {
+    let count = race().with_context(|| name.to_owned())?;
+    println!("{name}: {} races, one winner each: {count:?}", count.races());
     Ok(())
 }
 

@@ -163,7 +163,6 @@ impl Store for AnyStore {
             Self::Memory(store) => store.left_behind(limit).await,
             Self::Sqlite(store) => store.left_behind(limit).await,
             Self::Postgres(store) => store.left_behind(limit).await,
-<<<<<<< HEAD
         }
     }
 
@@ -188,8 +187,6 @@ impl Store for AnyStore {
             Self::Memory(store) => store.answer_letters(answers).await,
             Self::Sqlite(store) => store.answer_letters(answers).await,
             Self::Postgres(store) => store.answer_letters(answers).await,
-=======
->>>>>>> main
         }
     }
 
