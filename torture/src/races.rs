@@ -15,7 +15,7 @@ use onceward_testkit::postgres::Server;
 use serde_json::{Value as Json, json};
 
 use crate::process::{Ear, Process};
-use crate::questions::{OWNER, Told, cancel, commit, lease, task};
+use crate::questions::{Told, cancel, commit, lease, task};
 use crate::{relay, sound};
 
 /// In each process.
@@ -50,26 +50,32 @@ impl Count {
 pub(crate) struct Field {
     ear: Ear,
     processes: Vec<Process>,
-    store: Option<AnyStore>,
     runtime: tokio::runtime::Runtime,
     pub(crate) count: Count,
+    /// Tasks that were raced for, and the number of whoever committed.
+    expected: Vec<(RecordId, Option<usize>)>,
+    pub(crate) prizes: Vec<Prize>,
+}
+
+/// One of relay's.
+pub(crate) struct Prize {
+    pub(crate) job: RecordId,
+    pub(crate) submissions: Vec<RecordId>,
 }
 
 /// On a file, which belongs to one process as long as it lives.
 pub(crate) fn on_file(races: usize) -> Result<Count> {
     let folder = Folder::new();
+    let open = || -> Result<AnyStore> {
+        Ok(AnyStore::Sqlite(SqliteStore::open(folder.file(), Clock::manual(Time::MIN))?))
+    };
     let runtime = runtime()?;
-    let clock = Clock::manual(Time::MIN);
-    let open = || -> Result<AnyStore> { Ok(AnyStore::Sqlite(SqliteStore::open(folder.file(), clock.clone())?)) };
     runtime.block_on(sound::define(&open()?))?;
-    let ear = Ear::new();
-    let processes = vec![ear.start(0, &folder.file().display().to_string(), 0)?];
-    let mut field = Field { ear, processes, store: None, runtime, count: Count::default() };
+    let mut field = Field::new(runtime, 1, &folder.file().display().to_string())?;
     field.run(races)?;
-    let Field { processes, runtime, count, .. } = field;
-    drop(processes);
-    runtime.block_on(sound::verify(&open()?))?;
-    Ok(count)
+    field.processes.clear();
+    field.check(&open()?)?;
+    Ok(field.count)
 }
 
 pub(crate) fn on_server(races: usize) -> Result<Count> {
@@ -79,14 +85,11 @@ pub(crate) fn on_server(races: usize) -> Result<Count> {
     let store = runtime.block_on(PostgresStore::open_with_clock(&url, Clock::manual(Time::MIN)))?;
     let store = AnyStore::Postgres(store);
     runtime.block_on(sound::define(&store))?;
-    let ear = Ear::new();
-    let processes = (0..3).map(|number| ear.start(number, &url, 0)).collect::<Result<_>>()?;
-    let mut field = Field { ear, processes, store: Some(store), runtime, count: Count::default() };
+    let mut field = Field::new(runtime, 3, &url)?;
     field.run(races)?;
-    let Field { processes, runtime, count, store, .. } = field;
-    drop(processes);
-    runtime.block_on(sound::verify(store.as_ref().context("a store")?))?;
-    Ok(count)
+    field.processes.clear();
+    field.check(&store)?;
+    Ok(field.count)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -94,6 +97,12 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 impl Field {
+    fn new(runtime: tokio::runtime::Runtime, processes: usize, place: &str) -> Result<Self> {
+        let ear = Ear::new();
+        let processes = (0..processes).map(|number| ear.start(number, place, 0)).collect::<Result<_>>()?;
+        Ok(Self { ear, processes, runtime, count: Count::default(), expected: Vec::new(), prizes: Vec::new() })
+    }
+
     fn run(&mut self, races: usize) -> Result<()> {
         let began = Instant::now();
         let mut round = 0;
@@ -108,7 +117,7 @@ impl Field {
         Ok(())
     }
 
-    /// The runner of each lane: its process, and its number over all.
+    /// How many run.
     pub(crate) fn runners(&self) -> usize {
         self.processes.len() * TASKS
     }
@@ -182,21 +191,37 @@ impl Field {
         Ok((name(winner), token))
     }
 
-    /// What is kept is the winner's: its effect, or none and the task is dropped. Where another process has the file, its answer to one who
-    /// comes late must do: the task has ended.
+    /// Who comes late is told no; what is kept is looked at in the end, since a file belongs to its process until then.
     fn kept(&mut self, id: RecordId, committed: Option<usize>) -> Result<()> {
         let late = self.ask(vec![cancel(id, "late")])?.pop().context("an answer")?;
-        ensure!(matches!(late, Told::Refused(_)), "{id} could be cancelled by {OWNER} afterwards: {late:?}");
-        let Some(store) = &self.store else { return Ok(()) };
-        let effect = self.runtime.block_on(store.effect(id))?.map(|effect| effect.result);
-        ensure!(effect == committed.map(|number| json!(number)), "{id}: {committed:?} won, and {effect:?} is kept");
+        ensure!(matches!(late, Told::Refused(_)), "{id} could be cancelled afterwards: {late:?}");
+        self.expected.push((id, committed));
         Ok(())
     }
 
-    /// The state of a record.
-    pub(crate) fn state(&self, id: RecordId) -> Result<Option<String>> {
-        let Some(store) = &self.store else { return Ok(None) };
-        let record = self.runtime.block_on(store.record(id))?.context("it is there")?;
-        Ok(Some(record.state_name().to_string()))
+    /// What is kept is the winners': the effect of the one that committed, or none; one submission that passed, and its job resolved.
+    fn check(&self, store: &AnyStore) -> Result<()> {
+        self.runtime.block_on(async {
+            for (id, committed) in &self.expected {
+                let effect = store.effect(*id).await?.map(|effect| effect.result);
+                ensure!(effect == committed.map(|number| json!(number)), "{id}: {committed:?} won, {effect:?} is kept");
+                let state = state(store, *id).await?;
+                ensure!(state == if committed.is_some() { "done" } else { "dropped" }, "{id} is {state}");
+            }
+            for Prize { job, submissions } in &self.prizes {
+                let mut passed = 0;
+                for id in submissions {
+                    passed += usize::from(state(store, *id).await? == "passed");
+                }
+                let job = state(store, *job).await?;
+                ensure!(passed == 1 && job == "resolved", "{passed} have passed, and the job is {job}");
+            }
+            sound::verify(store).await
+        })
     }
+}
+
+async fn state(store: &AnyStore, id: RecordId) -> Result<String> {
+    let record = store.record(id).await?.with_context(|| format!("{id} is lost"))?;
+    Ok(record.state_name().to_string())
 }

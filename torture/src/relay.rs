@@ -8,7 +8,7 @@ use onceward_testkit::worker;
 use serde_json::{Value as Json, json};
 
 use crate::questions::{Told, commit, create, fire, question};
-use crate::races::Field;
+use crate::races::{Field, Prize};
 
 /// Submissions of one agent: relay takes no more in a minute.
 const EACH: usize = 10;
@@ -48,12 +48,7 @@ pub(crate) fn race(field: &mut Field, round: usize) -> Result<()> {
     field.ask((0..runners).map(again).collect())?;
     let claim = field.ask(vec![fire(&buyer, job, "cancel", json!({}))])?.pop().context("an answer")?;
     ensure!(matches!(claim, Told::Refused(_)), "the job could be cancelled after it was won: {claim:?}");
-    if field.state(job)?.is_some_and(|state| state != "resolved") {
-        bail!("the job is {:?}", field.state(job)?);
-    }
-    let states = submissions.iter().map(|id| field.state(*id)).collect::<Result<Vec<_>>>()?;
-    let passed = states.iter().flatten().filter(|state| *state == "passed").count();
-    ensure!(states.contains(&None) || passed == 1, "{passed} have passed: {states:?}");
+    field.prizes.push(Prize { job, submissions });
     Ok(())
 }
 
