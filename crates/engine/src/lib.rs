@@ -26,6 +26,7 @@
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share, and what the engine has counted |
 //! | `stream.rs` | the log, in order, as it grows |
+//! | `verify/` | everything that a store keeps, worked out again from its log |
 //!
 //! # What can be relied on
 //!
@@ -58,6 +59,7 @@ mod stream;
 mod timers;
 mod trail;
 mod working;
+mod verify;
 
 pub use checks::{Asked, Checks, Unanswered};
 pub use config::Config;
@@ -71,3 +73,4 @@ pub use queue::{Answer, Submission};
 pub use shared::Tally;
 pub use stream::LogStream;
 pub use working::{Done, Job, Worker, Working};
+pub use verify::{Drift, Report, Watch, verify};

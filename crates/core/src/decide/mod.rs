@@ -25,6 +25,7 @@ pub use changes::{
     Account, AuditEntry, Changes, Decision, Effect, LedgerMove, NewPayload, NoOp, NoOpReason, Question, RecordChange,
     Refusal,
 };
+pub use input::fits;
 pub use operation::{Answer, Call, Create, ErrorReport, Operation};
 pub use readiness::{Waiting, in_order, readiness};
 pub use reading::{Reading, Shown, reading, sees_all, shown_to};

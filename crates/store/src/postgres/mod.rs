@@ -20,6 +20,8 @@ mod pipeline;
 mod read;
 mod rows;
 mod save;
+mod scan;
+mod view;
 mod work;
 mod write;
 
@@ -48,6 +50,7 @@ use load::{Asking, Wish};
 use marks::Marks;
 use news::News;
 use pipeline::Pipeline;
+pub use view::PostgresView;
 
 /// Rounds of learning what another process has brought meanwhile.
 const ROUNDS: usize = 5;

@@ -12,7 +12,9 @@ mod open;
 mod read;
 mod rows;
 mod save;
+mod scan;
 mod threads;
+mod view;
 mod work;
 mod write;
 
@@ -40,6 +42,7 @@ use crate::store::Store;
 use open::EngineLock;
 use save::Writer;
 use threads::Threads;
+pub use view::SqliteView;
 
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;

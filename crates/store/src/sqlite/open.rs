@@ -104,6 +104,18 @@ fn settle(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Refuse a database that is not ours, or of another schema: one that only reads brings nothing up to date.
+pub(super) fn check_schema(connection: &Connection) -> Result<(), StoreError> {
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    match found {
+        0 => Err(StoreError::corrupt("this is not one of Onceward's databases")),
+        found if found < known => Err(StoreError::TooOld { found, known }),
+        found if found > known => Err(StoreError::TooNew { found, known }),
+        _ => Ok(()),
+    }
+}
+
 fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
