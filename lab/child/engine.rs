@@ -16,14 +16,10 @@ use crate::hear;
 pub(crate) fn run(place: &str, micros: &str) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let (Ok(runtime), Ok(micros)) = (runtime, micros.parse()) else { return ExitCode::FAILURE };
-    match runtime.block_on(serve(place, Time::from_micros(micros))) {
-        // Without unwinding: nothing is tidied up.
-        Ok(()) => std::process::exit(0),
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
+    if let Err(error) = runtime.block_on(serve(place, Time::from_micros(micros))) {
+        eprintln!("{error}");
     }
+    ExitCode::FAILURE
 }
 
 async fn open(place: &str, clock: Clock) -> Result<AnyStore, StoreError> {
@@ -47,7 +43,8 @@ async fn serve(place: &str, now: Time) -> Result<(), EngineError> {
             },
         }
     }
-    Ok(())
+    // Here, while the engine is still there: nothing is closed, and nothing more is written.
+    std::process::exit(0)
 }
 
 async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, EngineError> {
@@ -83,7 +80,7 @@ async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, Eng
         }
         // What is due on it is done first.
         ["look", id] => {
-            let found = engine.get(&Actor::engine(), record(id)).await?;
+            let found = engine.get(&ann, record(id)).await?;
             Ok(found.map_or_else(|| "nothing".to_owned(), |record| record.state_name().to_string()))
         }
         _ => Ok("what?".to_owned()),

@@ -1,6 +1,6 @@
 //! The same with workers that are processes, and with processes that are killed.
 
-use onceward_testkit::Folder;
+use onceward_testkit::{Folder, user};
 
 use crate::stage::books::{charged, effects, whole};
 use crate::stage::play::{LONG, Play, on_sqlite, wait};
@@ -25,7 +25,7 @@ async fn both_finish(play: &Play) -> [String; 2] {
 
 /// What is due is done, though nobody asks for the job.
 async fn lost(play: &Play) {
-    let mut stream = play.engine.stream(2);
+    let mut stream = play.engine.stream(&user("ann"), 2);
     play.engine.wake();
     let entry = tokio::time::timeout(LONG, stream.next()).await.expect("in time");
     assert!(entry.expect("reading").expect("open").text.contains("Due"));
@@ -95,7 +95,7 @@ fn recovered_from_a_killed_engine() {
     wait(async {
         let found = Play::open_file(&folder, 60).await;
         // Nobody asks for it: the first look of the new engine finishes it.
-        let mut stream = found.engine.stream(3);
+        let mut stream = found.engine.stream(&user("ann"), 3);
         let entry = tokio::time::timeout(LONG, stream.next()).await.expect("in time");
         assert_eq!(entry.expect("reading").expect("open").record, Some(id));
         assert_eq!(found.state(id).await, "charged");

@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt as _;
 
 use onceward_core::value::{RecordId, Value};
+use onceward_testkit::user;
 use serde_json::json;
 
 use crate::stage::books::whole;
@@ -78,7 +79,7 @@ fn prevented_by_the_budget() {
     on_each(async |play| {
         let id = pill(play).await;
         assert_eq!(feed(play, id, 10 * BUDGET).await, BUDGET);
-        let record = play.engine.get(id).await.expect("reading").expect("it is there");
+        let record = play.engine.get(&user("ann"), id).await.expect("reading").expect("it is there");
         assert_eq!(record.state_name().as_ref(), "FAILED");
         assert_eq!(record.field("lastError").map(Value::to_json), Some(json!("the lease ran out")));
         whole(play.store()).await.expect("whole");

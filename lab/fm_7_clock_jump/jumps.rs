@@ -2,6 +2,8 @@
 
 use onceward_core::decide::{Call, ErrorReport};
 use onceward_core::time::Time;
+use onceward_store::Store as _;
+use onceward_testkit::user;
 use serde_json::json;
 
 use crate::stage::books::whole;
@@ -86,7 +88,7 @@ async fn times(play: &Play) -> Vec<Time> {
     let held = play.lease("B", "lab.charge", 30).await.expect("the job again");
     play.at(0);
     assert_eq!(play.commit("B", &held, "B").await, "ok");
-    let history = play.engine.history(id, 0, 100).await.expect("its history");
+    let history = play.store().history(id, 0, 100).await.expect("its history");
     assert_eq!(history.len(), 5, "created, leased, failed, leased, committed");
     history.iter().map(|entry| entry.at).collect()
 }
@@ -129,7 +131,7 @@ fn recovered_every_alarm_rings() {
                 play.state(*id).await;
             }
         }
-        let mut stream = play.engine.stream(0);
+        let mut stream = play.engine.stream(&user("ann"), 0);
         let mut rang = std::collections::BTreeMap::<_, usize>::new();
         while rang.values().sum::<usize>() < alarms.len() {
             let entry =

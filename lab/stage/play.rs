@@ -162,7 +162,7 @@ impl Play {
 
     /// Its state, after all that is due on it was done.
     pub(crate) async fn state(&self, id: RecordId) -> String {
-        self.engine.get(id).await.expect("reading").expect("it is there").state_name().to_string()
+        self.engine.get(&user("ann"), id).await.expect("reading").expect("it is there").state_name().to_string()
     }
 
     /// The result that landed.

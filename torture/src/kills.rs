@@ -62,6 +62,16 @@ enum Place<'a> {
     Database(&'a Server, String),
 }
 
+impl Place<'_> {
+    /// For a process that works there.
+    fn name(&self) -> String {
+        match self {
+            Self::File(folder) => folder.file().display().to_string(),
+            Self::Database(_, url) => url.clone(),
+        }
+    }
+}
+
 struct Torture<'a> {
     place: Place<'a>,
     ear: Ear,
@@ -200,11 +210,7 @@ impl Torture<'_> {
             _ => 0,
         };
         self.count.clock_steps += usize::from(wrong_by != 0);
-        let place = match &self.place {
-            Place::File(folder) => folder.file().display().to_string(),
-            Place::Database(_, url) => url.clone(),
-        };
-        let mut process = self.ear.start(number, &place, wrong_by)?;
+        let mut process = self.ear.start(number, &self.place.name(), wrong_by)?;
         for (tag, toiler) in (0..).zip(&mut toilers) {
             toiler.left_alone();
             process.ask(tag, vec![toiler.ask()]);
@@ -239,9 +245,9 @@ impl Torture<'_> {
     fn whole(&mut self) -> Result<()> {
         let opened = if self.store.is_none() { Some(self.open()?) } else { None };
         let store = opened.as_ref().or(self.store.as_ref()).context("a store")?;
-        let Self { books, count, runtime, .. } = self;
+        let Self { books, count, runtime, place, .. } = self;
         count.entries = count.entries.max(runtime.block_on(books.look_at_all(store))?);
-        runtime.block_on(sound::verify(store))?;
+        runtime.block_on(sound::verify(&place.name()))?;
         count.verified += 1;
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! `cargo xtask torture` builds and runs it. The seed is printed and gives the same choices again; the scheduler's are its own.
 
 mod books;
+mod faults;
 mod kills;
 mod process;
 mod questions;
@@ -51,6 +52,7 @@ fn options() -> Result<Options> {
 fn run(options: &Options) -> Result<()> {
     let Options { kills, races, seed } = *options;
     println!("seed {seed}");
+    faults::run(seed)?;
     // Half of them on each; the odd one on PostgreSQL.
     killed("SQLite, 1 process", |count| kills::on_files(kills / 2, seed, count))?;
     killed("PostgreSQL, 3 processes", |count| kills::on_server(kills - kills / 2, seed, count))?;

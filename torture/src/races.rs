@@ -71,10 +71,11 @@ pub(crate) fn on_file(races: usize) -> Result<Count> {
     };
     let runtime = runtime()?;
     runtime.block_on(sound::define(&open()?))?;
-    let mut field = Field::new(runtime, 1, &folder.file().display().to_string())?;
+    let place = folder.file().display().to_string();
+    let mut field = Field::new(runtime, 1, &place)?;
     field.run(races)?;
     field.processes.clear();
-    field.check(&open()?)?;
+    field.check(&open()?, &place)?;
     Ok(field.count)
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn on_server(races: usize) -> Result<Count> {
     let mut field = Field::new(runtime, 3, &url)?;
     field.run(races)?;
     field.processes.clear();
-    field.check(&store)?;
+    field.check(&store, &url)?;
     Ok(field.count)
 }
 
@@ -200,7 +201,7 @@ impl Field {
     }
 
     /// What is kept is the winners': the effect of the one that committed, or none; one submission that passed, and its job resolved.
-    fn check(&self, store: &AnyStore) -> Result<()> {
+    fn check(&self, store: &AnyStore, place: &str) -> Result<()> {
         self.runtime.block_on(async {
             for (id, committed) in &self.expected {
                 let effect = store.effect(*id).await?.map(|effect| effect.result);
@@ -216,7 +217,7 @@ impl Field {
                 let job = state(store, *job).await?;
                 ensure!(passed == 1 && job == "resolved", "{passed} have passed, and the job is {job}");
             }
-            sound::verify(store).await
+            sound::verify(place).await.map(drop)
         })
     }
 }

@@ -1,8 +1,9 @@
 //! Whether a database is sound, by what ships for it.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use onceward_core::diagnostic::{File, Files};
-use onceward_store::{AnyStore, Store as _};
+use onceward_engine::Report;
+use onceward_store::{AnyStore, Clock, PostgresView, SqliteView, Store as _, StoreError};
 use onceward_testkit::systems;
 
 /// The torture's own lifecycles, and relay's.
@@ -15,8 +16,20 @@ pub(crate) async fn define(store: &AnyStore) -> Result<()> {
     Ok(())
 }
 
-/// `onceward verify`.
-#[allow(clippy::unused_async, reason = "until verify is here")]
-pub(crate) async fn verify(_store: &AnyStore) -> Result<()> {
-    Ok(())
+/// `onceward verify` finds nothing. How many entries the log has.
+pub(crate) async fn verify(place: &str) -> Result<u64> {
+    let report = look(place).await?;
+    let differences = || report.differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    ensure!(report.stopped.is_none(), "verify stops: {:?}", report.stopped);
+    ensure!(report.is_clean(), "verify finds {} differences: {}", report.all_differences(), differences());
+    Ok(report.seq)
+}
+
+/// What `onceward verify` says.
+pub(crate) async fn look(place: &str) -> Result<Report, StoreError> {
+    let now = Clock::machine().now();
+    if place.starts_with("postgres://") {
+        return onceward_engine::verify(&PostgresView::open(place).await?, now, &mut ()).await;
+    }
+    onceward_engine::verify(&SqliteView::open(place)?, now, &mut ()).await
 }

@@ -1,7 +1,7 @@
 //! One PostgreSQL server for all trials: starting one takes longer than most of them.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Stdio};
+use std::io::{BufRead as _, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -16,22 +16,28 @@ const TEST: &str = "stage::server::serves";
 
 pub(super) struct Server {
     pub(super) url: String,
-    process: Option<Child>,
+    own: Option<Own>,
+}
+
+struct Own {
+    process: Child,
+    /// Kept open: the test's runner says after a minute that the test still runs, and ends where nobody hears it.
+    _said: Lines<BufReader<ChildStdout>>,
 }
 
 impl Server {
     /// Somebody else's, where there is one; else one that ends with this value.
     pub(super) fn find(binary: &Binary) -> Result<Self> {
         if let Ok(url) = std::env::var(VARIABLE) {
-            return Ok(Self { url, process: None });
+            return Ok(Self { url, own: None });
         }
         let mut command = shell::command(&binary.executable.to_string_lossy());
         command.current_dir(&binary.package).args(["--exact", TEST, "--ignored", "--nocapture"]);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let output = process.stdout.take().context("a pipe")?;
-        for line in BufReader::new(output).lines() {
+        let mut said = BufReader::new(process.stdout.take().context("a pipe")?).lines();
+        while let Some(line) = said.next() {
             if let Some(url) = line?.strip_prefix("server ") {
-                return Ok(Self { url: url.to_owned(), process: Some(process) });
+                return Ok(Self { url: url.to_owned(), own: Some(Own { process, _said: said }) });
             }
         }
         bail!("PostgreSQL did not start ({})", process.wait()?)
@@ -40,10 +46,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(process) = &mut self.process {
-            drop(process.stdin.take());
-            // It stops the server, and has nothing else to say.
-            let _ = process.wait();
+        if let Some(own) = &mut self.own {
+            drop(own.process.stdin.take());
+            // It stops the server and ends.
+            let _ = own.process.wait();
         }
     }
 }

@@ -41,7 +41,7 @@ fn removals(index: &Index, options: &Options) -> Result<Vec<Removal>> {
     let read =
         |file: &str| std::fs::read_to_string(tree::root().join(file)).with_context(|| format!("cannot read {file}"));
     let wanted = |rules: &[RuleId]| -> Vec<RuleId> {
-        rules.iter().filter(|id| options.wants(id) && !index.is_left_to_others(id)).cloned().collect()
+        rules.iter().filter(|id| options.wants(id) && !index.is_later(id)).cloned().collect()
     };
     let mut removals = Vec::new();
     for edit in &index.edits {
@@ -89,9 +89,10 @@ pub(crate) fn synchronise(copy: &Path, edited: &BTreeMap<String, String>) -> Res
     Ok(())
 }
 
-/// The tests that cite one of the rules.
+/// The tests that cite one of the rules. Those of the lab prove by its own guards.
 fn tests_of<'a>(index: &'a Index, rules: impl Iterator<Item = &'a RuleId>) -> Vec<&'a Test> {
-    let tests: BTreeSet<&Test> = rules.flat_map(|id| index.tests_of(id)).collect();
+    let tests: BTreeSet<&Test> =
+        rules.flat_map(|id| index.tests_of(id)).filter(|test| !test.path.starts_with("lab/")).collect();
     tests.into_iter().collect()
 }
 

@@ -85,9 +85,13 @@ impl Index {
         self.tests.iter().filter(|test| test.rules.contains(id)).collect()
     }
 
-    /// Whether a later part brings the rule, or the lab proves it.
-    pub(crate) fn is_left_to_others(&self, id: &RuleId) -> bool {
-        self.later.contains_key(id) || self.guards.iter().any(|edit| edit.rules.contains(id))
+    pub(crate) fn is_later(&self, id: &RuleId) -> bool {
+        self.later.contains_key(id)
+    }
+
+    /// Whether the lab takes this rule's guard out.
+    pub(crate) fn is_in_the_lab(&self, id: &RuleId) -> bool {
+        self.guards.iter().any(|edit| edit.rules.contains(id))
     }
 
     fn entries_of(&self, id: &RuleId) -> Vec<&Entry> {

@@ -5,6 +5,7 @@
 //! order of commit. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never
 //! rules. Nothing lives in a session: no advisory lock, no temporary table, no setting that anything but speed depends on.
 
+mod attempts;
 mod claim;
 mod connect;
 mod definitions;

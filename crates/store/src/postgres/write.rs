@@ -13,7 +13,7 @@ use super::lines::Lines;
 use super::pipeline::{Pipeline, arg};
 use super::rows::{key_text, signed, size};
 use crate::base::Base;
-use crate::columns::{NO_WINDOW, write_fields, write_parts, write_status, write_timers};
+use crate::columns::{NO_WINDOW, write_fields, write_timers};
 use crate::error::StoreError;
 use crate::names::Known;
 use crate::net::{Net, NetRecord};
@@ -40,17 +40,6 @@ const CHANGE: &str = "WITH changed AS (UPDATE onceward.records r SET state = n.s
      $15::bytea[], $16::bigint[]) n(row, was, state, version, fields, attempt, updated_at, started_at, finished_at, \
      entered_at, hold, timers, committed, stuck, head, entry) WHERE r.row = n.row AND r.version = n.was RETURNING 1) \
      SELECT 1 / (count(*) = $17::bigint)::int FROM changed";
-
-const EXECUTIONS: &str = "INSERT INTO onceward.executions (record, token, id, worker, holder, status, leased_at, expires_at, \
-     started_at, finished_at, abort_code, abort_retryable, finish_moves, key) \
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::smallint[], $7::bigint[], \
-     $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bool[], $13::bool[], $14::text[]) \
-     ON CONFLICT (record, token) DO UPDATE SET status = excluded.status, expires_at = excluded.expires_at, \
-     started_at = excluded.started_at, finished_at = excluded.finished_at, abort_code = excluded.abort_code, \
-     abort_retryable = excluded.abort_retryable, finish_moves = excluded.finish_moves, key = excluded.key";
-
-const EFFECTS: &str = "INSERT INTO onceward.effects (record, execution, token, result) \
-     SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[])";
 
 const RELEASE: &str = "DELETE FROM onceward.uniques u USING unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
      WHERE u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p";
@@ -91,8 +80,8 @@ const FEWER: &str = "WITH changed AS (UPDATE onceward.tallies t SET count = t.co
 /// One batch on its way into the database.
 pub(super) struct Writing<'a> {
     pub(super) known: &'a Known,
-    base: &'a Base,
-    net: &'a Net<'a>,
+    pub(super) base: &'a Base,
+    pub(super) net: &'a Net<'a>,
     batch: i64,
     rows: &'a HashMap<RecordId, i64>,
     /// The place of each record's newest entry.
@@ -280,44 +269,6 @@ impl<'a> Writing<'a> {
             arg(size(old.len())),
         ];
         pipeline.add(CHANGE, parameters);
-        Ok(())
-    }
-
-    fn executions(&self, pipeline: &mut Pipeline<'a>) -> Result<(), StoreError> {
-        if self.net.executions.is_empty() {
-            return Ok(());
-        }
-        let all = || self.net.executions.values();
-        let key = |parts: &Option<Vec<_>>| parts.as_deref().map(write_parts).transpose();
-        let parameters = vec![
-            arg(self.net.executions.keys().map(|(id, _)| self.row(*id)).collect::<Result<Vec<_>, _>>()?),
-            arg(all().map(|execution| signed(execution.token.0)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.id.0).collect::<Vec<Uuid>>()),
-            arg(all().map(|execution| &*execution.worker).collect::<Vec<&str>>()),
-            arg(all().map(|execution| &*execution.holder).collect::<Vec<&str>>()),
-            arg(all().map(|execution| i16::from(write_status(execution.status))).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.leased_at.micros()).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.expires_at.micros()).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.started_at.map(Time::micros)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.finished_at.map(Time::micros)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.aborted.as_ref().map(|abort| &*abort.code)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.aborted.as_ref().map(|abort| abort.retryable)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.finish_moves).collect::<Vec<_>>()),
-            arg(all().map(|execution| key(&execution.key)).collect::<Result<Vec<_>, _>>()?),
-        ];
-        pipeline.add(EXECUTIONS, parameters);
-        Ok(())
-    }
-
-    fn effects(&self, pipeline: &mut Pipeline<'a>) -> Result<(), StoreError> {
-        let effects = &self.net.effects;
-        if !effects.is_empty() {
-            let rows = effects.iter().map(|effect| self.row(effect.record)).collect::<Result<Vec<_>, _>>()?;
-            let executions: Vec<Uuid> = effects.iter().map(|effect| effect.execution.0).collect();
-            let tokens: Vec<i64> = effects.iter().map(|effect| signed(effect.token.0)).collect();
-            let results: Vec<String> = effects.iter().map(|effect| effect.result.to_string()).collect();
-            pipeline.add(EFFECTS, vec![arg(rows), arg(executions), arg(tokens), arg(results)]);
-        }
         Ok(())
     }
 

@@ -48,7 +48,7 @@ CREATE TABLE onceward.records (
     head          BYTEA NOT NULL CHECK (octet_length(head) = 32), -- hash of its last log entry
     entry         BIGINT NOT NULL,                                -- `place` of its last log entry
     links         BIGINT NOT NULL DEFAULT 0                       -- raised when a link to it comes or goes
-) WITH (fillfactor = 60);
+) WITH (fillfactor = 45);
 
 -- One leased attempt. The newest of a record has its `attempt` as token.
 CREATE TABLE onceward.executions (
@@ -67,7 +67,7 @@ CREATE TABLE onceward.executions (
     finish_moves    BOOLEAN NOT NULL,
     key             TEXT,
     PRIMARY KEY (record, token)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 45);
 
 -- A record with its newest execution, as the program reads it.
 CREATE VIEW onceward.whole AS
