@@ -121,7 +121,8 @@ fn torture(
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let books = Books::default();
-    let mut torture = Torture { place, ear: Ear::new(), chance, books, count, name, runtime, store: None, stops: 0, looks: 0 };
+    let mut torture =
+        Torture { place, ear: Ear::new(), chance, books, count, name, runtime, store: None, stops: 0, looks: 0 };
     torture.prepare()?;
     torture.run(processes, kills)?;
     torture.whole()?;

@@ -131,7 +131,10 @@ impl Process {
             std::hint::spin_loop();
         }
         self.killed = true;
-        self.child.kill().context("SIGKILL")
+        self.child.kill().context("SIGKILL")?;
+        // Where it was started by way of another program, that one dies, and it ends with its input.
+        self.input = None;
+        Ok(())
     }
 
     pub(crate) fn is_killed(&self) -> bool {

@@ -66,9 +66,8 @@ pub(crate) struct Prize {
 /// On a file, which belongs to one process as long as it lives.
 pub(crate) fn on_file(races: usize) -> Result<Count> {
     let folder = Folder::new();
-    let open = || -> Result<AnyStore> {
-        Ok(AnyStore::Sqlite(SqliteStore::open(folder.file(), Clock::manual(Time::MIN))?))
-    };
+    let open =
+        || -> Result<AnyStore> { Ok(AnyStore::Sqlite(SqliteStore::open(folder.file(), Clock::manual(Time::MIN))?)) };
     let runtime = runtime()?;
     runtime.block_on(sound::define(&open()?))?;
     let place = folder.file().display().to_string();

@@ -20,7 +20,8 @@ pub(crate) fn race(field: &mut Field, round: usize) -> Result<()> {
     let buyer = format!("buyer-{round}");
     let agent = |name: &String| create("relay.agent", name, json!({ "agent_id": name }));
     made(field, agents.iter().chain([&buyer]).map(agent).collect())?;
-    let fields = json!({ "title": "t", "description": "d", "price": 1_000_000, "max_submissions": 100, "max_retries": EACH });
+    let fields =
+        json!({ "title": "t", "description": "d", "price": 1_000_000, "max_submissions": 100, "max_retries": EACH });
     let job = made(field, vec![create("relay.job", &buyer, fields)])?[0];
     let fund = fire(&buyer, job, "fund", json!({ "tx_hash": format!("0x{round:064x}") }));
     made(field, vec![fund])?;

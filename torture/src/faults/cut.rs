@@ -83,12 +83,13 @@ pub(super) fn connection(seed: u64) -> Result<String> {
     let scissors = Scissors { chance: Chance::new(seed), until: 50, cuts: 0, sharp: false };
     let scissors = Arc::new(Mutex::new(scissors));
     proxy(UnixListener::bind(own.join(SOCKET))?, Path::new(&host).join(SOCKET), Arc::clone(&scissors));
-    let through = url.replace(server.url(), &format!("postgres://onceward@{}", own.display().to_string().replace('/', "%2F")));
+    let through =
+        url.replace(server.url(), &format!("postgres://onceward@{}", own.display().to_string().replace('/', "%2F")));
     let mut bench = Bench::new(&through, &[], seed)?;
     // It comes up first.
     bench.work(20, "", usize::MAX)?;
     locked(&scissors).sharp = true;
-    let seen = bench.work(1_500, "cannot be reached", usize::MAX)?;
+    let seen = bench.work(800, "cannot be reached", usize::MAX)?;
     locked(&scissors).sharp = false;
     let cuts = locked(&scissors).cuts;
     ensure!(cuts > 10 && seen.unknown > 0, "{cuts} cuts, and {seen:?}");

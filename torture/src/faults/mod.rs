@@ -106,10 +106,16 @@ impl Bench {
         Ok(seen)
     }
 
+    /// Killed, and gone.
+    fn kill(&mut self) -> Result<()> {
+        self.process.kill_in(0)?;
+        while !matches!(self.ear.hear()?.1, Said::Ended) {}
+        self.process.bury()
+    }
+
     /// Killed, and everything is there.
     fn end(mut self) -> Result<Ended> {
-        self.process.kill_in(0)?;
-        self.process.bury()?;
+        self.kill()?;
         let store = self.runtime.block_on(open(&self.place))?;
         let entries = self.runtime.block_on(self.books.look_at_all(&store))?;
         drop(store);
