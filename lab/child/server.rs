@@ -126,7 +126,10 @@ async fn answer(engine: &Engine<AnyStore>, question: Question) -> Result<Json, E
     if let Some(Lease { lifecycle, worker, seconds }) = lease {
         let wanted = Wanted { lease: Some(Span::from_secs(seconds)), ..Wanted::one(&lifecycle, &worker) };
         let held = engine.lease(&actor, &wanted).await?.pop();
-        return Ok(held.map_or(json!({}), |held| json!({ "id": held.record.id, "token": held.token })));
+        return Ok(held.map_or(
+            json!({}),
+            |held| json!({ "id": held.record.id, "token": held.token, "version": held.record.version }),
+        ));
     }
     let done = match (call, bytes) {
         (Some(Call::Create(create)), Some(bytes)) => engine.create_with(&actor, create, bytes.into_bytes()).await?,
@@ -136,8 +139,9 @@ async fn answer(engine: &Engine<AnyStore>, question: Question) -> Result<Json, E
         }
         (None, _) => return Ok(json!({})),
     };
-    let Answer { subject, token, already, replayed, .. } = done;
-    Ok(json!({ "id": subject, "token": token, "already": already.is_some() || replayed }))
+    let Answer { subject, version, token, already, replayed, .. } = done;
+    let already = already.is_some() || replayed;
+    Ok(json!({ "id": subject, "version": version, "token": token, "already": already }))
 }
 
 /// Done; surely not done, and why; or nobody knows.

@@ -2,6 +2,7 @@
 
 mod cut;
 mod disk;
+mod lost;
 mod pages;
 
 use std::path::Path;
@@ -22,12 +23,13 @@ use crate::toil::Toiler;
 /// All of them; each says what it saw.
 pub(crate) fn run(seed: u64) -> Result<()> {
     type Fault = fn(u64) -> Result<String>;
-    let faults: [(&str, Fault); 7] = [
+    let faults: [(&str, Fault); 8] = [
         ("a disk that is full", disk::full),
         ("writes that find no room", disk::no_room),
         ("writes that fail", disk::bad_writes),
         ("syncs that fail", disk::bad_syncs),
         ("a disk that cannot be written", disk::read_only),
+        ("writes after the last sync", lost::writes),
         ("damaged pages", pages::damaged),
         ("a connection that is cut", cut::connection),
     ];
