@@ -3,6 +3,8 @@
 //! Each process answers a few producers and workers at once. After its n-th answer and so many microseconds it is killed, and what it had
 //! acknowledged must be there. On PostgreSQL three of them work on one database: one dies, the others go on.
 
+use std::fmt;
+
 use anyhow::{Context as _, Result, ensure};
 use onceward_core::time::Time;
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore};
@@ -45,6 +47,25 @@ pub(crate) struct Count {
     pub(crate) commits: usize,
     pub(crate) verified: usize,
     pub(crate) entries: u64,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kills, server_stops, gave_up, clock_steps, .. } = self;
+        write!(f, "{kills} kills")?;
+        if *server_stops > 0 {
+            write!(f, ", {server_stops} stops of the server ({gave_up} processes came up meanwhile and said so)")?;
+        }
+        if *clock_steps > 0 {
+            write!(f, ", {clock_steps} times the clock had stepped")?;
+        }
+        let Self { acknowledged, refused, tasks, commits, verified, entries, .. } = self;
+        write!(
+            f,
+            "; {acknowledged} acknowledged and {refused} refused, {tasks} tasks, {commits} commits: all as told; "
+        )?;
+        write!(f, "verify clean {verified} times, on up to {entries} entries")
+    }
 }
 
 /// One process, and who works at it.
@@ -172,7 +193,7 @@ impl Torture<'_> {
                     let slot = &mut slots[number];
                     let toiler = &mut slot.toilers[usize::try_from(tag)?];
                     let told = Told::read(answers.first().context("an answer")?)?;
-                    toiler.told(told, &mut self.books)?;
+                    toiler.told(&told, &mut self.books)?;
                     if slot.process.is_killed() {
                         continue;
                     }

@@ -62,14 +62,15 @@ fn run(options: &Options) -> Result<()> {
 }
 
 fn raced(name: &str, race: impl FnOnce() -> Result<races::Count>) -> Result<()> {
+    let began = Instant::now();
     let count = race().with_context(|| name.to_owned())?;
-    println!("{name}: {} races, one winner each: {count:?}", count.races());
+    println!("{name}: {count} ({:.1} s)", began.elapsed().as_secs_f64());
     Ok(())
 }
 
 fn killed(name: &str, torture: impl FnOnce(&mut kills::Count) -> Result<()>) -> Result<()> {
     let (began, mut count) = (Instant::now(), kills::Count::default());
     let done = torture(&mut count);
-    println!("{name}: {count:?}, {:.1} s", began.elapsed().as_secs_f64());
+    println!("{name}: {count} ({:.1} s)", began.elapsed().as_secs_f64());
     done.with_context(|| format!("{name}, after {} kills", count.kills))
 }

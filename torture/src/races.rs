@@ -3,7 +3,7 @@
 //! Sixteen tasks in each process begin together, and so do the processes, one on a file and three on a server's database. What they were told
 //! is counted, and what is kept must be the winner's.
 
-use std::time::Instant;
+use std::fmt;
 
 use anyhow::{Context as _, Result, ensure};
 use onceward_core::record::Token;
@@ -43,6 +43,19 @@ pub(crate) struct Count {
 impl Count {
     pub(crate) fn races(&self) -> usize {
         self.lease + self.commit + self.cancel + self.either + self.resolve
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lease, commit, cancel, either, committed_of_either, resolve, losers, contended } = self;
+        write!(
+            f,
+            "{} races, one winner each: {lease} for a lease, {commit} for a commit, {cancel} for a cancel, ",
+            self.races()
+        )?;
+        write!(f, "{either} for either ({committed_of_either} committed), {resolve} for relay's prize; ")?;
+        write!(f, "{losers} lost, {contended} were told to try again")
     }
 }
 
@@ -104,7 +117,6 @@ impl Field {
     }
 
     fn run(&mut self, races: usize) -> Result<()> {
-        let began = Instant::now();
         let mut round = 0;
         while self.count.races() < races {
             self.round(round).with_context(|| format!("round {round}"))?;
@@ -113,7 +125,6 @@ impl Field {
             }
             round += 1;
         }
-        println!("  {} races in {:.1} s", self.count.races(), began.elapsed().as_secs_f64());
         Ok(())
     }
 

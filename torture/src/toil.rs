@@ -129,7 +129,7 @@ impl Toiler {
     }
 
     /// It was answered.
-    pub(crate) fn told(&mut self, told: Told, books: &mut Books) -> Result<()> {
+    pub(crate) fn told(&mut self, told: &Told, books: &mut Books) -> Result<()> {
         let Some(doing) = self.doing.clone() else { return Ok(()) };
         match told {
             Told::Unknown(_) => {
@@ -142,7 +142,7 @@ impl Toiler {
             }
             Told::Done { id, token, .. } => {
                 books.acknowledged += 1;
-                self.done(doing, id, token, books)?;
+                self.done(doing, *id, *token, books)?;
             }
         }
         self.doing = None;
@@ -190,18 +190,17 @@ impl Toiler {
         match doing {
             // The name of a task that is there stays as it is.
             Doing::Make { name, key: None, fresh: true } => books.unmade(&name),
-            Doing::Make { .. } | Doing::Beat { .. } | Doing::Finish { .. } => {}
             Doing::Lease { worker, .. } => {
                 books.unleased(&worker);
                 self.own = None;
             }
             // Where it was asked before, the first time may have landed.
             Doing::Commit { held, .. } if !self.again => books.uncommitted(held.id, &held.worker),
-            Doing::Commit { .. } | Doing::Fail { .. } => {}
             Doing::Cancel { id, why } => {
                 books.uncancelled(id, &why);
                 self.own = None;
             }
+            _ => {}
         }
         self.held = None;
     }

@@ -89,12 +89,12 @@ pub(super) fn connection(seed: u64) -> Result<String> {
     // It comes up first.
     bench.work(20, "", usize::MAX)?;
     locked(&scissors).sharp = true;
-    let seen = bench.work(800, "cannot be reached", usize::MAX)?;
+    let cut = bench.work(800, "cannot be reached", usize::MAX)?;
     locked(&scissors).sharp = false;
     let cuts = locked(&scissors).cuts;
-    ensure!(cuts > 10 && seen.unknown > 0, "{cuts} cuts, and {seen:?}");
+    ensure!(cuts > 10 && cut.unknown > 0, "{cuts} cuts, and {cut:?}");
     let after = bench.work(50, "cannot be reached", usize::MAX)?;
     ensure!(after.done > 20, "it did not go on: {after:?}");
     let ended = bench.end()?;
-    Ok(format!("{cuts} cuts, {} left in doubt, {} done; {ended}", seen.unknown, seen.done + after.done))
+    Ok(format!("{cuts} cuts, {} left in doubt, {} done; {ended}", cut.unknown, cut.done + after.done))
 }

@@ -54,12 +54,12 @@ fn failing(seed: u64, call: &str, error: &str, words: &str) -> Result<String> {
     let inject = format!("inject={call}:error={error}:when=40..60");
     let by = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", &place, "-P", &wal, "-e", &trace, "-e", &inject];
     let mut bench = Bench::new(&place, &by, seed)?;
-    let seen = bench.work(500, words, usize::MAX)?;
-    ensure!(seen.told > 0, "nobody was told `{words}`: {seen:?}");
+    let during = bench.work(500, words, usize::MAX)?;
+    ensure!(during.told > 0, "nobody was told `{words}`: {during:?}");
     let after = bench.work(100, words, usize::MAX)?;
     ensure!(after.told == 0 && after.done > 50, "it did not go on: {after:?}");
     let ended = bench.end()?;
-    Ok(format!("{} told `{words}`, {} done before and after; {ended}", seen.told, seen.done + after.done))
+    Ok(format!("{} told `{words}`, {} done before and after; {ended}", during.told, during.done + after.done))
 }
 
 /// An engine does not come up on a disk that cannot be written, and says why; when it can be again, everything is there.

@@ -62,18 +62,25 @@ pub(super) fn writes(seed: u64) -> Result<String> {
             let gone = build(&events[..until], &found, &image, keep_some.then_some(&mut chance))?;
             lost += gone;
             torn += usize::from(keep_some && gone > 0);
-            let told = events[..until]
-                .iter()
-                .filter_map(|event| if let Event::Answer(line) = event { Some(line) } else { None });
-            answers += bench.runtime.block_on(look(&image, told))?;
+            answers += bench.runtime.block_on(look(&image, told(&events[..until])))?;
         }
     }
+    // A disk that says that it has synced and has not: if nobody notices that, nothing above was looked at.
+    let syncless: Vec<Event> = events.into_iter().filter(|event| !matches!(event, Event::Sync { .. })).collect();
+    let image = folder.file().with_file_name("image-lied.db");
+    build(&syncless, &found, &image, None)?;
+    let noticed = bench.runtime.block_on(look(&image, told(&syncless))).is_err();
+    ensure!(noticed, "a disk that never syncs goes unnoticed");
     ensure!(lost > 0 && answers > 0, "no write was lost, or nobody was answered");
     Ok(format!(
         "{} images at {MOMENTS} moments, {lost} writes lost in them, {torn} with some of the last writes and not others: \
          {answers} times what was answered is there, verify finds each sound",
         2 * MOMENTS
     ))
+}
+
+fn told(events: &[Event]) -> impl Iterator<Item = &String> {
+    events.iter().filter_map(|event| if let Event::Answer(line) = event { Some(line) } else { None })
 }
 
 /// The record, of the two files and of what was answered.

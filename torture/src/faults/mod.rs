@@ -35,8 +35,8 @@ pub(crate) fn run(seed: u64) -> Result<()> {
     ];
     for (name, fault) in faults {
         let began = Instant::now();
-        let seen = fault(seed).with_context(|| name.to_owned())?;
-        println!("{name}: {seen} ({:.1} s)", began.elapsed().as_secs_f64());
+        let shown = fault(seed).with_context(|| name.to_owned())?;
+        println!("{name}: {shown} ({:.1} s)", began.elapsed().as_secs_f64());
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ impl Bench {
                 }
             }
             let toiler = &mut self.toilers[usize::try_from(tag)?];
-            toiler.told(told, &mut self.books)?;
+            toiler.told(&told, &mut self.books)?;
             if asked < most && seen.told < enough {
                 self.process.ask(tag, vec![toiler.ask()]);
                 asked += 1;
