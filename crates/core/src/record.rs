@@ -76,13 +76,23 @@ pub struct Execution {
     pub status: ExecutionStatus,
     pub leased_at: Time,
     pub expires_at: Time,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<Abort>,
     /// COMMITTED by a row that stayed: a finish row must still move the record, and nothing else may.
+    #[serde(default, skip_serializing_if = "is_false")]
     pub finish_moves: bool,
     /// The work key it counts under, where the lifecycle limits work per key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Vec<Arc<str>>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// Why an execution was aborted.
@@ -139,13 +149,13 @@ impl Record {
 pub struct Actor {
     /// The key's owner; `engine` for time and lost leases.
     pub id: Arc<str>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Arc<str>>,
     /// Held at the operation's time; only folds over a signed log have any.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<Arc<str>>,
     /// Speaks with the user's own authority; only in folds over a signed log.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub user: bool,
 }
 

@@ -58,8 +58,8 @@ mod signals;
 mod stream;
 mod timers;
 mod trail;
-mod working;
 mod verify;
+mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
 pub use config::Config;
@@ -72,5 +72,5 @@ pub use once::Once;
 pub use queue::{Answer, Submission};
 pub use shared::Tally;
 pub use stream::LogStream;
-pub use working::{Done, Job, Worker, Working};
 pub use verify::{Drift, Report, Watch, verify};
+pub use working::{Done, Job, Worker, Working};

@@ -9,6 +9,8 @@ mod built;
 mod clean;
 #[path = "verify/flips.rs"]
 mod flips;
+#[path = "verify/flips_postgres.rs"]
+mod flips_postgres;
 #[path = "verify/forged.rs"]
 mod forged;
 #[path = "verify/harm.rs"]
@@ -17,9 +19,9 @@ mod harm;
 mod live;
 #[path = "verify/many.rs"]
 mod many;
+#[path = "verify/many_machines.rs"]
+mod many_machines;
 #[path = "verify/schema.rs"]
 mod schema;
 #[path = "verify/wandered.rs"]
 mod wandered;
-#[path = "verify/many_machines.rs"]
-mod many_machines;

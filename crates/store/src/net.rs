@@ -171,6 +171,15 @@ impl<'a> Net<'a> {
         keys
     }
 
+    /// Those among them of which the base was told nothing: where nothing can have changed, only this can be wrong.
+    pub(crate) fn untold(&self, base: &Base) -> Vec<Key> {
+        let untold = self.reads.iter().filter(|key| base.is_compared(key) && !base.was_told(key));
+        let mut keys: Vec<Key> = untold.map(|key| (*key).clone()).collect();
+        let written = self.records.iter().filter(|record| record.before.is_some());
+        keys.extend(written.map(|record| Key::Record(record.after.id)).filter(|key| !base.was_told(key)));
+        keys
+    }
+
     /// How the numbers of records by lifecycle, owner and state change.
     pub(crate) fn tallies(&self) -> BTreeMap<TallyKey, i64> {
         let key = |record: &Record| {

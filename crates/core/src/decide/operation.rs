@@ -19,7 +19,7 @@ pub struct Operation {
     pub actor: Actor,
     pub call: Call,
     /// The outside's answers so far.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answer>,
 }
 
@@ -30,12 +30,12 @@ pub enum Call {
     Fire {
         record: RecordId,
         event: Arc<str>,
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
         input: Map<String, Json>,
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<Token>,
         /// Refuse unless the record has this version (`If-Match`).
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         if_version: Option<u64>,
     },
     /// Hand the record to a worker.
@@ -43,7 +43,7 @@ pub enum Call {
         record: RecordId,
         worker: Arc<str>,
         /// Shorter or longer than the lifecycle's own; at most a day.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         lease: Option<Duration>,
         /// Start at once: `IN_PROGRESS`, not `LEASED`.
         start: bool,
@@ -55,7 +55,7 @@ pub enum Call {
     Heartbeat {
         record: RecordId,
         token: Token,
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         lease: Option<Duration>,
     },
     Commit {
@@ -115,14 +115,14 @@ impl Call {
 pub struct Create {
     pub lifecycle: Arc<str>,
     /// Given by the caller, or derived from the seed.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<RecordId>,
     /// Another owner than the actor; only operators may.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Arc<str>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub fields: Map<String, Json>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
 }
 
@@ -133,9 +133,9 @@ pub struct ErrorReport {
     #[serde(default)]
     pub message: Arc<str>,
     /// Counts only for codes that the lifecycle's error table does not list.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
 }
 
@@ -153,7 +153,7 @@ pub struct Answer {
     pub check: Arc<str>,
     /// What was asked, as JSON by name, and of which payload.
     pub arguments: Map<String, Json>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
     pub answer: Map<String, Json>,
 }

@@ -59,6 +59,7 @@ impl<S: Scan> Verify<'_, S> {
                     let why = format!("{} more entries before it are not there", seq - next - NAMED);
                     self.found(Difference::broken(HISTORY, seq, why).against("INV-4"));
                 }
+                self.batch(seq, row.batch_end);
                 next = seq + 1;
                 self.report.entries += 1;
                 let entry = self.entry(&row, seq);
@@ -76,6 +77,8 @@ impl<S: Scan> Verify<'_, S> {
                 }
             }
             if next == before {
+                // The store says that its log goes further, and has nothing there.
+                self.found(Difference::new(HISTORY, next, What::Missing).against("INV-4"));
                 break;
             }
             self.at("log", next - 1, to);
@@ -83,6 +86,17 @@ impl<S: Scan> Verify<'_, S> {
         self.carry(group).await?;
         self.scratch.pass(to.max(self.scratch.seq));
         Ok(())
+    }
+
+    /// Where one batch ends, the next begins.
+    fn batch(&mut self, seq: u64, end: Option<i64>) {
+        if let Some((last, kept)) = self.batch_end
+            && Some(kept) != end
+            && i64::try_from(last) != Ok(kept)
+        {
+            self.found(Difference::differs("batches", kept, "last", kept, last));
+        }
+        self.batch_end = end.map(|end| (seq, end));
     }
 
     fn entry(&mut self, row: &LogRow, seq: u64) -> Entry {

@@ -45,6 +45,7 @@ pub async fn verify<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Res
         now,
         latest: Time::MIN,
         scratch: Scratch::new(&learned.catalog)?,
+        batch_end: None,
         definitions: HashMap::new(),
         report: Report::default(),
         watch,
@@ -72,6 +73,8 @@ struct Verify<'a, S> {
     /// The latest time in the log.
     latest: Time,
     scratch: Scratch,
+    /// The last entry that was read, and where its batch says that it ends.
+    batch_end: Option<(u64, i64)>,
     /// The current versions as they were, by the catalog's number.
     definitions: HashMap<u32, Arc<Definitions>>,
     report: Report,

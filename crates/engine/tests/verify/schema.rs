@@ -18,6 +18,13 @@ pub(crate) struct Column {
     is_key: bool,
 }
 
+impl Column {
+    /// Of this kind, wherever it stands.
+    pub(crate) fn new(kind: &str, nullable: bool) -> Self {
+        Self { name: String::new(), kind: kind.to_owned(), nullable, is_key: false }
+    }
+}
+
 /// A row: its values, in the order of the columns.
 pub(crate) type Row = Vec<Value>;
 

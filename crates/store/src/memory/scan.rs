@@ -45,6 +45,7 @@ impl Scan for MemoryStore {
             nobody: None,
             version: i64::try_from(entry.version).unwrap_or(i64::MAX),
             at: entry.at.micros(),
+            batch_end: None,
             previous: None,
             text: entry.text.clone(),
             hash: entry.hash,

@@ -88,11 +88,10 @@ impl PostgresStore {
     }
 
     async fn connect(url: &str, clock: Option<Clock>) -> Result<Self, StoreError> {
-        let config = connect::config(url)?;
-        let pool = connect::pool(config.clone())?;
+        let pool = connect::pool(url)?;
         migrate::migrate(&pool).await?;
         let name: String = pool.get().await?.query_one("SELECT gen_random_uuid()::text", &[]).await?.try_get(0)?;
-        let news = News::start(config, pool.clone(), name);
+        let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
         let known = RwLock::new(Arc::new(nothing));
         let inner = Inner { pool, known, marks: Marks::default(), news, clock, sampled: Sampled::default() };

@@ -29,30 +29,17 @@ pub(super) const TABLES: &[Table] = &[
     Table::Contents,
 ];
 
-/// The number of an entry whose place this is.
-macro_rules! number_of {
-    ($place:literal) => {
-        concat!(
-            "(SELECT b.first + (",
-            $place,
-            " & 1048575) FROM onceward.batches b WHERE b.batch = ",
-            $place,
-            " >> 20)"
-        )
-    };
-}
-
 const LAST: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
 
-const LOG: &str = concat!(
-    "SELECT b.first + (h.place & 1048575), h.record, r.id, h.version, h.at, ",
-    number_of!("h.previous"),
-    ", h.text, h.hash, h.previous \
-     FROM (SELECT first, batch FROM onceward.batches WHERE last > $1 ORDER BY last LIMIT $2) b \
+/// An entry's number in the log is that of its batch's first and its own in the batch; the same of the entry before.
+const LOG: &str = "SELECT b.first + (h.place & 1048575), h.record, r.id, h.version, h.at, \
+     (SELECT p.first + (h.previous & 1048575) FROM onceward.batches p WHERE p.batch = h.previous >> 20), \
+     h.text, h.hash, h.previous, b.last \
+     FROM (SELECT first, last, batch FROM onceward.batches WHERE last > $1 ORDER BY last LIMIT $2) b \
      JOIN onceward.history h ON h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20 \
      LEFT JOIN onceward.records r ON r.row = h.record \
-     WHERE b.first + (h.place & 1048575) > $1 ORDER BY b.first, h.place LIMIT $2"
-);
+     WHERE b.first + (h.place & 1048575) > $1 AND b.first + (h.place & 1048575) <= b.last \
+     ORDER BY b.first, h.place LIMIT $2";
 
 /// In a transaction that sees one moment.
 pub(super) async fn log(client: &Object, after: i64, limit: usize) -> Result<LogPage, StoreError> {
@@ -69,6 +56,7 @@ pub(super) async fn log(client: &Object, after: i64, limit: usize) -> Result<Log
             nobody: number.filter(|_| id.is_none()),
             version: row.try_get(3)?,
             at: row.try_get(4)?,
+            batch_end: Some(row.try_get(9)?),
             previous: Some(previous),
             text: rows::text(&row, 6)?,
             hash: rows::hash(row.try_get(7)?)?,
@@ -101,7 +89,7 @@ enum Kind {
 }
 
 impl Order {
-    fn to_text(&self) -> String {
+    fn shown(&self) -> String {
         match self.1 {
             Kind::Truth => format!("{}::int::text", self.0),
             Kind::Bytes => format!("encode({}, 'hex')", self.0),
@@ -109,7 +97,7 @@ impl Order {
         }
     }
 
-    fn from_text(&self, number: usize) -> String {
+    fn bound(&self, number: usize) -> String {
         match self.1 {
             Kind::Integer => format!("${number}::text::integer"),
             Kind::Long => format!("${number}::text::bigint"),
@@ -131,14 +119,11 @@ fn plan(table: Table) -> Plan {
         Table::Counter => (&[Order("one", Integer)], "one::text", "onceward.log_end"),
         Table::Records => (
             &[Order("r.row", Long)],
-            concat!(
-                "r.id::text, r.definition::text, r.state::text, r.version::text, r.owner, r.fields, r.attempt::text, \
-                 r.created_at::text, r.updated_at::text, r.started_at::text, r.finished_at::text, r.entered_at::text, \
-                 r.hold::text, r.timers, r.committed::text, encode(r.payload, 'hex'), r.payload_bytes::text, r.stuck, \
-                 encode(r.head, 'hex'), coalesce(",
-                number_of!("r.entry"),
-                "::text, 'place ' || r.entry), r.links::text"
-            ),
+            "r.id::text, r.definition::text, r.state::text, r.version::text, r.owner, r.fields, r.attempt::text, \
+             r.created_at::text, r.updated_at::text, r.started_at::text, r.finished_at::text, r.entered_at::text, \
+             r.hold::text, r.timers, r.committed::text, encode(r.payload, 'hex'), r.payload_bytes::text, r.stuck, \
+             encode(r.head, 'hex'), coalesce((SELECT (b.first + (r.entry & 1048575))::text FROM onceward.batches b \
+             WHERE b.batch = r.entry >> 20), 'place ' || r.entry), r.links::text",
             "onceward.records r",
         ),
         Table::Executions => (
@@ -228,9 +213,9 @@ pub(super) async fn page(
     let seq = last(client).await?;
     let Plan { order, columns, from } = plan(table);
     let joined = |texts: Vec<String>| texts.join(", ");
-    let shown = joined(order.iter().map(Order::to_text).collect());
+    let shown = joined(order.iter().map(Order::shown).collect());
     let by = joined(order.iter().map(|order| order.0.to_owned()).collect());
-    let places = joined((1..).zip(order).map(|(number, order)| order.from_text(number)).collect());
+    let places = joined((1..).zip(order).map(|(number, order)| order.bound(number)).collect());
     let condition = if after.is_some() { format!("WHERE ({by}) > ({places})") } else { String::new() };
     let columns = columns.replace("PARTS", PARTS);
     let sql = format!("SELECT {shown}, {columns} FROM {from} {condition} ORDER BY {by} LIMIT {limit}");
@@ -239,11 +224,11 @@ pub(super) async fn page(
     let statement = client.prepare_cached(&sql).await?;
     let found = client.query(&statement, &parameters).await?;
     let next = found.get(limit.saturating_sub(1)).map(|row| cursor(row, order.len())).transpose()?;
-    let rows = found.iter().map(|row| Cells { cells: cells(row)?, names, dense: false }.kept(table));
+    let rows = found.iter().map(|row| Cells { values: values(row)?, names, dense: false }.kept(table));
     Ok(ScanPage { seq, rows: rows.collect::<Result<_, _>>()?, next })
 }
 
-fn cells(row: &Row) -> Result<Vec<Cell>, StoreError> {
+fn values(row: &Row) -> Result<Vec<Cell>, StoreError> {
     (0..row.len()).map(|at| Ok(row.try_get::<_, Option<String>>(at)?.map(Into::into))).collect()
 }
 

@@ -57,6 +57,9 @@ const ADD: &str = "WITH changed AS (UPDATE onceward.accounts a SET balance = a.b
      FROM unnest($1::text[], $2::text[], $3::bigint[]) k(a, n, d) WHERE a.asset = k.a AND a.name = k.n RETURNING 1) \
      SELECT 1 / (count(*) = $4::bigint)::int FROM changed";
 
+const UNCLAIM: &str = "DELETE FROM onceward.accounts a USING unnest($1::text[], $2::text[]) k(a, n) \
+     WHERE a.asset = k.a AND a.name = k.n AND a.balance = 0 AND NOT a.outside";
+
 const CONTENTS: &str = "INSERT INTO onceward.contents (sha256, bytes) SELECT * FROM unnest($1::bytea[], $2::bytea[]) \
      ON CONFLICT DO NOTHING";
 
@@ -84,6 +87,7 @@ pub(super) struct Writing<'a> {
     pub(super) net: &'a Net<'a>,
     batch: i64,
     rows: &'a HashMap<RecordId, i64>,
+    unmoved: &'a [(String, String)],
     /// The place of each record's newest entry.
     entries: HashMap<RecordId, i64>,
     /// The smallest rank that was made ready, by lifecycle.
@@ -103,7 +107,8 @@ impl<'a> Writing<'a> {
             return Err(StoreError::Rejected(format!("{} log entries in one batch", net.entries.len())));
         }
         let (entries, ranks) = (HashMap::new(), HashMap::new());
-        Ok(Self { known, base, net, batch: stood.batch, rows: &stood.rows, entries, ranks, earliest: Time::MAX })
+        let (batch, rows, unmoved) = (stood.batch, &stood.rows, &stood.unmoved[..]);
+        Ok(Self { known, base, net, batch, rows, unmoved, entries, ranks, earliest: Time::MAX })
     }
 
     /// The row of a record that exists when this batch is done.
@@ -131,6 +136,11 @@ impl<'a> Writing<'a> {
         self.uniques(pipeline, ground)?;
         self.counts(pipeline)?;
         self.accounts(pipeline, false);
+        if !self.unmoved.is_empty() {
+            let (assets, names): (Vec<&str>, Vec<&str>) =
+                self.unmoved.iter().map(|(asset, name)| (&**asset, &**name)).unzip();
+            pipeline.add(UNCLAIM, vec![arg(assets), arg(names)]);
+        }
         let (mut lines, net) = (Lines::default(), self.net);
         for record in &net.records {
             lines.add(self, record)?;

@@ -176,6 +176,8 @@ pub struct LogRow {
     pub nobody: Option<i64>,
     pub version: i64,
     pub at: i64,
+    /// The last place of its batch, where the store keeps batches.
+    pub batch_end: Option<i64>,
     /// The place of the record's entry before, where the store keeps one.
     pub previous: Option<Option<i64>>,
     pub text: Arc<str>,

@@ -11,7 +11,7 @@ use crate::names::Names;
 
 /// One row.
 pub(crate) struct Cells<'a> {
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) values: Vec<Cell>,
     pub(crate) names: &'a Names,
     /// Records are numbered without a hole in the order of their creation.
     pub(crate) dense: bool,
@@ -76,7 +76,7 @@ impl Cells<'_> {
                 all.extend(self.columns(&["rank"], 1));
                 all.extend(self.columns(&["ready_at", "definition", "key"], 4));
                 let beside =
-                    if self.cells[6].is_some() { Beside::Front(self.number(7)? == 1) } else { Beside::Nothing };
+                    if self.values[6].is_some() { Beside::Front(self.number(7)? == 1) } else { Beside::Nothing };
                 Kept { at: self.about(3, 2), columns: all, beside }
             }
             Table::Lanes => {
@@ -89,7 +89,7 @@ impl Cells<'_> {
                 Kept { at: self.about(5, 4), columns: all, beside }
             }
             Table::Timers => {
-                let ends = self.cells[3].as_ref().map(|_| self.number(3)).transpose()?;
+                let ends = self.values[3].as_ref().map(|_| self.number(3)).transpose()?;
                 Kept { at: self.about(2, 1), columns: self.columns(&["due"], 0), beside: Beside::Lease(ends) }
             }
             Table::Tallies => {
@@ -102,7 +102,7 @@ impl Cells<'_> {
 
     /// Columns from one place on, under these names.
     fn columns(&self, names: &[&'static str], from: usize) -> Columns {
-        names.iter().copied().zip(self.cells[from..].iter().cloned()).collect()
+        names.iter().copied().zip(self.values[from..].iter().cloned()).collect()
     }
 
     fn lifecycle(&self, at: usize) -> Result<Columns, StoreError> {
@@ -110,11 +110,11 @@ impl Cells<'_> {
     }
 
     fn shown(&self, at: usize) -> String {
-        self.cells[at].as_deref().unwrap_or_default().to_owned()
+        self.values[at].as_deref().unwrap_or_default().to_owned()
     }
 
     fn number(&self, at: usize) -> Result<i64, StoreError> {
-        self.shown(at).parse().map_err(|_| StoreError::corrupt(format!("{:?} is no number", self.cells[at])))
+        self.shown(at).parse().map_err(|_| StoreError::corrupt(format!("{:?} is no number", self.values[at])))
     }
 
     fn name(&self, at: usize) -> Result<String, StoreError> {
@@ -123,7 +123,7 @@ impl Cells<'_> {
     }
 
     fn id(&self, at: usize) -> Option<RecordId> {
-        self.cells[at].as_deref().and_then(|text| Uuid::parse_str(text).ok()).map(RecordId)
+        self.values[at].as_deref().and_then(|text| Uuid::parse_str(text).ok()).map(RecordId)
     }
 
     /// The record whose id stands at `id`; else what stands at `row`.
@@ -132,7 +132,7 @@ impl Cells<'_> {
     }
 
     fn id_cell(&self, at: usize) -> Cell {
-        self.id(at).map_or_else(|| self.cells[at].clone(), |id| number(id))
+        self.id(at).map_or_else(|| self.values[at].clone(), |id| number(id))
     }
 }
 

@@ -7,6 +7,7 @@ use onceward_core::decide::{QueueKey, Waiting, readiness};
 use onceward_core::time::Time;
 use rusqlite::{Connection, params};
 
+use super::hot::Hot;
 use super::load;
 use super::work::{room, work_key};
 use crate::columns::write_parts;
@@ -27,9 +28,9 @@ pub(super) struct Spot {
 }
 
 /// A job no longer waits as it did.
-pub(super) fn leave(connection: &Connection, spot: Spot, waiting: &Waiting) -> Result<(), StoreError> {
+pub(super) fn leave(connection: &Connection, hot: &mut Hot, spot: Spot, waiting: &Waiting) -> Result<(), StoreError> {
     let rank = rank(waiting.priority, waiting.from);
-    unready(connection, spot.lifecycle, rank, spot.row)?;
+    hot.not_ready(spot.lifecycle, rank, spot.row)?;
     let Some(key) = &waiting.key else { return Ok(()) };
     let sql = "DELETE FROM lanes WHERE lifecycle = ?1 AND key = ?2 AND front IN (0, 1) AND rank = ?3 AND record = ?4";
     connection.prepare_cached(sql)?.execute(params![spot.lifecycle, write_parts(&key.parts)?, rank, spot.row])?;
@@ -39,7 +40,7 @@ pub(super) fn leave(connection: &Connection, spot: Spot, waiting: &Waiting) -> R
 /// A job waits. Without a key it may be leased. With one it stands at the back until [`settle`] looks; but one whose time
 /// has not come stands in front at once, so that nobody has to come by when it does.
 pub(super) fn join(
-    connection: &Connection,
+    (connection, hot): (&Connection, &mut Hot),
     known: &Known,
     spot: Spot,
     waiting: &Waiting,
@@ -51,7 +52,7 @@ pub(super) fn join(
         from: waiting.from,
         definition: spot.definition,
     };
-    let Some(key) = &waiting.key else { return make_ready(connection, spot.lifecycle, &entry, None) };
+    let Some(key) = &waiting.key else { return make_ready(hot, spot.lifecycle, &entry, None) };
     let parts = write_parts(&key.parts)?;
     let ordered = work_key(known, spot.definition).is_some_and(|key| key.ordered);
     let front = !ordered && waiting.from > now;
@@ -59,14 +60,14 @@ pub(super) fn join(
     let row = params![spot.lifecycle, parts, front, entry.rank, entry.row, entry.from.micros(), entry.definition];
     connection.prepare_cached(sql)?.execute(row)?;
     if front {
-        make_ready(connection, spot.lifecycle, &entry, Some(&parts))?;
+        make_ready(hot, spot.lifecycle, &entry, Some(&parts))?;
     }
     Ok(())
 }
 
 /// Bring the right jobs of a key to the front, after its records, counts and queue were written.
 pub(super) fn settle(
-    connection: &Connection,
+    (connection, hot): (&Connection, &mut Hot),
     known: &Known,
     key: &QueueKey,
     definition: u32,
@@ -79,9 +80,9 @@ pub(super) fn settle(
         let first = first_in_order(connection, known, key)?;
         let front = lane.some(true, Time::MAX, SENT_BACK)?;
         let stands = |entry: &Entry| first.as_ref().is_some_and(|first| first.row == entry.row);
-        front.iter().filter(|entry| !stands(entry)).try_for_each(|entry| lane.turn(entry, false))?;
+        front.iter().filter(|entry| !stands(entry)).try_for_each(|entry| lane.turn(hot, entry, false))?;
         return match first {
-            Some(first) if !front.iter().any(stands) => lane.turn(&first, true),
+            Some(first) if !front.iter().any(stands) => lane.turn(hot, &first, true),
             _ => Ok(()),
         };
     }
@@ -92,8 +93,8 @@ pub(super) fn settle(
     best.sort_unstable_by_key(|entry| (entry.rank, entry.row));
     best.truncate(free);
     let wanted: BTreeSet<u64> = best.iter().map(|entry| entry.row).collect();
-    front.iter().filter(|entry| !wanted.contains(&entry.row)).try_for_each(|entry| lane.turn(entry, false))?;
-    back.iter().filter(|entry| wanted.contains(&entry.row)).try_for_each(|entry| lane.turn(entry, true))
+    front.iter().filter(|entry| !wanted.contains(&entry.row)).try_for_each(|entry| lane.turn(hot, entry, false))?;
+    back.iter().filter(|entry| wanted.contains(&entry.row)).try_for_each(|entry| lane.turn(hot, entry, true))
 }
 
 /// The first job of an ordered key, where it waits for a worker.
@@ -143,27 +144,18 @@ impl Lane<'_> {
     }
 
     /// From the back to the front, or the other way.
-    fn turn(&self, entry: &Entry, to_front: bool) -> Result<(), StoreError> {
+    fn turn(&self, hot: &mut Hot, entry: &Entry, to_front: bool) -> Result<(), StoreError> {
         let sql = "UPDATE lanes SET front = ?5 WHERE lifecycle = ?1 AND key = ?2 AND front = 1 - ?5 AND rank = ?3 AND record = ?4";
         let at = params![self.lifecycle, self.parts, entry.rank, entry.row, to_front];
         self.connection.prepare_cached(sql)?.execute(at)?;
         if to_front {
-            make_ready(self.connection, self.lifecycle, entry, Some(self.parts))
+            make_ready(hot, self.lifecycle, entry, Some(self.parts))
         } else {
-            unready(self.connection, self.lifecycle, entry.rank, entry.row)
+            hot.not_ready(self.lifecycle, entry.rank, entry.row)
         }
     }
 }
 
-fn make_ready(connection: &Connection, lifecycle: i64, entry: &Entry, key: Option<&str>) -> Result<(), StoreError> {
-    let sql = "INSERT INTO ready (lifecycle, rank, record, ready_at, definition, key) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    let row = params![lifecycle, entry.rank, entry.row, entry.from.micros(), entry.definition, key];
-    connection.prepare_cached(sql)?.execute(row)?;
-    Ok(())
-}
-
-fn unready(connection: &Connection, lifecycle: i64, rank: i64, row: u64) -> Result<(), StoreError> {
-    let sql = "DELETE FROM ready WHERE lifecycle = ?1 AND rank = ?2 AND record = ?3";
-    connection.prepare_cached(sql)?.execute(params![lifecycle, rank, row])?;
-    Ok(())
+fn make_ready(hot: &mut Hot, lifecycle: i64, entry: &Entry, key: Option<&str>) -> Result<(), StoreError> {
+    hot.ready(lifecycle, (entry.rank, entry.row), entry.from, entry.definition, key)
 }

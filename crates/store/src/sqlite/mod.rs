@@ -5,11 +5,13 @@
 
 mod definitions;
 mod errors;
+mod hot;
 mod lanes;
 mod load;
 mod names;
 mod open;
 mod read;
+mod recent;
 mod rows;
 mod save;
 mod scan;
@@ -21,7 +23,7 @@ mod write;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
@@ -40,6 +42,7 @@ use crate::names::Known;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
 use open::EngineLock;
+use recent::Recent;
 use save::Writer;
 use threads::Threads;
 pub use view::SqliteView;
@@ -71,11 +74,32 @@ struct Shared {
     /// Raised after every commit. Only this process writes, so it need not outlive it.
     generation: AtomicU64,
     known: RwLock<Known>,
+    recent: Mutex<Recent>,
 }
 
 impl Shared {
     fn known(&self) -> Known {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Put what was saved lately into the base; the keys that are left to look for.
+    fn recall(&self, base: &mut Base, keys: &[Key]) -> Vec<Key> {
+        let recent = self.recent();
+        let mut left = Vec::new();
+        for key in keys {
+            match key {
+                Key::Record(id) if base.lacks(key) => match recent.get(*id) {
+                    Some(found) => base.put_record(*id, Some(found)),
+                    None => left.push(key.clone()),
+                },
+                other => left.push(other.clone()),
+            }
+        }
+        left
     }
 }
 
@@ -93,7 +117,8 @@ impl SqliteStore {
         let lock = EngineLock::take(path)?;
         let connection = open::writer(path)?;
         let known = definitions::recall(&connection)?;
-        let shared = Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known) });
+        let shared =
+            Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known), recent: Mutex::default() });
         let readers = (0..READERS)
             .map(|_| Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) }))
             .collect::<Result<Vec<_>, StoreError>>()?;
@@ -114,7 +139,12 @@ impl SqliteStore {
         &self,
         job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
-        self.inner.readers.run(move |reader| job(&reader.connection, &reader.shared.known())).await
+        // One snapshot for all statements of a job: it takes SQLite's locks once, not once each.
+        let job = move |reader: &mut Reader| {
+            let transaction = reader.connection.unchecked_transaction()?;
+            job(&transaction, &reader.shared.known())
+        };
+        self.inner.readers.run(job).await
     }
 }
 
@@ -122,7 +152,11 @@ impl Store for SqliteStore {
     async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
         // Before anything is read: what is saved meanwhile will be noticed.
         base.begin(self.inner.shared.generation.load(Ordering::Acquire));
-        let (mut taken, keys) = (std::mem::take(base), keys.to_vec());
+        let keys = self.inner.shared.recall(base, keys);
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let mut taken = std::mem::take(base);
         *base = self
             .read(move |connection, known| load::load(connection, known, &mut taken, &keys).map(|()| taken))
             .await?;

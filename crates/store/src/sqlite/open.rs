@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::error::StoreError;
@@ -97,7 +98,9 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
 
 /// A connection that reads beside it.
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    // Each connection has a thread of its own, so SQLite need not guard it.
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     settle(&connection)?;
     Ok(connection)
@@ -108,6 +111,8 @@ fn settle(connection: &Connection) -> Result<(), StoreError> {
     // 32 MB: the upper levels of every index of a million jobs.
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Without it SQLite may plan a statement anew for each value that is bound, which took half of all time.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 

@@ -36,6 +36,14 @@ impl Writer {
     }
 
     pub(super) fn save(&mut self, base: &Base, batch: &Batch) -> Result<Save, StoreError> {
+        let saved = self.write(base, batch);
+        if saved.is_err() {
+            self.shared.recent().forget();
+        }
+        saved
+    }
+
+    fn write(&mut self, base: &Base, batch: &Batch) -> Result<Save, StoreError> {
         let net = Net::of(base, batch)?;
         let known = self.shared.known();
         // FM-2, INV-2: all of the batch or nothing of it.
@@ -47,9 +55,15 @@ impl Writer {
         let latest = self.latest.max(net.latest);
         let mut writing = Writing::new(&transaction, &known, base, self.last_row);
         let (first, last) = writing.all(&net, batch.now, latest)?;
+        let places = net.records.iter().map(|record| writing.stored(record)).collect::<Result<Vec<_>, _>>()?;
         let last_row = writing.last_row;
         transaction.commit()?;
         (self.last_row, self.latest) = (last_row, latest);
+        let mut recent = self.shared.recent();
+        for (record, stored) in net.records.iter().zip(places) {
+            recent.put(stored, &record.after);
+        }
+        drop(recent);
         // After the commit: whoever sees the new number sees what was written.
         self.shared.generation.fetch_add(1, Ordering::Release);
         Ok(Save::Saved { first, last })
@@ -71,11 +85,10 @@ fn conflict(
             requests.push(request.name.clone());
         }
     }
-    let mut keys: Vec<Key> = net.compared(base);
     let keys = if base.generation() == Some(generation) {
-        keys.retain(|key| !base.was_told(key));
-        keys
+        net.untold(base)
     } else {
+        let keys: Vec<Key> = net.compared(base);
         let mut fresh = base.probe();
         load::load(connection, known, &mut fresh, &keys)?;
         base.changed_in(&fresh)

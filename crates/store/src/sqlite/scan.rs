@@ -47,6 +47,7 @@ pub(super) fn log(connection: &mut Connection, after: i64, limit: usize) -> Resu
             nobody: number.filter(|_| id.is_none()),
             version: row.get(3)?,
             at: row.get(4)?,
+            batch_end: None,
             previous: Some(row.get(5)?),
             text: row.get(6)?,
             hash: row.get(7)?,
@@ -146,8 +147,8 @@ pub(super) fn page(
     let mut found = statement.query(params_from_iter(values))?;
     let mut page = ScanPage { seq, rows: Vec::new(), next: None };
     while let Some(row) = found.next()? {
-        let cells = (0..width).map(|at| cell(table, row, at)).collect::<Result<_, _>>()?;
-        page.rows.push(Cells { cells, names: &names, dense: true }.kept(table)?);
+        let values = (0..width).map(|at| cell(table, row, at)).collect::<Result<_, _>>()?;
+        page.rows.push(Cells { values, names: &names, dense: true }.kept(table)?);
         if page.rows.len() == limit {
             page.next = Some(cursor(row, order.len())?);
         }

@@ -4,15 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onceward_core::decide::{Account, CountKey, QueueKey};
-use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::{Connection, params};
 
+use super::hot::{Hot, Place};
 use super::lanes::{self, Spot};
 use super::load::row_of;
-use crate::base::Base;
-use crate::columns::{NO_WINDOW, write_fields, write_parts, write_status, write_timers};
+use crate::base::{Base, Stored};
+use crate::columns::{NO_WINDOW, write_parts};
 use crate::error::StoreError;
 use crate::names::Known;
 use crate::net::{Net, NetRecord};
@@ -48,30 +48,29 @@ impl<'a> Writing<'a> {
                 self.rows.insert(record.after.id, self.last_row);
             }
         }
-        let last = self.log(net, before)?;
+        let hot = &mut Hot::new(self.connection)?;
+        let last = self.log(hot, net, before)?;
         for record in &net.records {
-            self.record(record)?;
+            self.record(hot, record)?;
         }
         for ((id, _), execution) in &net.executions {
-            self.execution(*id, execution)?;
+            hot.execution(self.row(*id)?, execution)?;
         }
         for effect in &net.effects {
-            let sql = "INSERT INTO effects (record, execution, token, result) VALUES (?1, ?2, ?3, ?4)";
-            let row = self.row(effect.record)?;
-            let values = params![row, effect.execution.0.as_bytes(), effect.token.0, effect.result.to_string()];
-            self.connection.prepare_cached(sql)?.execute(values)?;
+            hot.effect(self.row(effect.record)?, effect)?;
         }
         self.keys(net)?;
         self.accounts(net)?;
         self.tallies(net)?;
         for record in &net.records {
             self.links(record)?;
-            self.waiting(record, latest)?;
+            self.waiting(hot, record, latest)?;
         }
         for key in std::mem::take(&mut self.touched) {
             // By the current version: should an older one share its keys otherwise, `decide` has the last word.
             if let Some(current) = self.known.catalog.definitions.get(&key.lifecycle) {
-                lanes::settle(self.connection, self.known, &key, self.known.catalog.number_of(current)?, latest)?;
+                let definition = self.known.catalog.number_of(current)?;
+                lanes::settle((self.connection, hot), self.known, &key, definition, latest)?;
             }
         }
         for (payload, bytes) in &net.contents {
@@ -104,10 +103,20 @@ impl<'a> Writing<'a> {
         Ok(row)
     }
 
-    fn log(&mut self, net: &Net, before: u64) -> Result<u64, StoreError> {
-        let sql =
-            "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-        let mut statement = self.connection.prepare_cached(sql)?;
+    /// How a record stands after the batch.
+    pub(super) fn stored(&mut self, net: &NetRecord) -> Result<Stored, StoreError> {
+        let after = &net.after;
+        let before = self.base.stored(after.id).map_or(0, |stored| stored.entry);
+        Ok(Stored {
+            row: self.row(after.id)?,
+            version: after.version,
+            expires_at: after.execution.as_ref().map(|execution| execution.expires_at),
+            head: net.head,
+            entry: self.entries.get(&after.id).copied().unwrap_or(before),
+        })
+    }
+
+    fn log(&mut self, hot: &mut Hot, net: &Net, before: u64) -> Result<u64, StoreError> {
         let mut seq = before;
         for entry in &net.entries {
             seq += 1;
@@ -116,111 +125,25 @@ impl<'a> Writing<'a> {
                 row = Some(self.row(id)?);
                 previous = self.entries.insert(id, seq).or_else(|| self.base.stored(id).map(|stored| stored.entry));
             }
-            let at = entry.at.micros();
-            statement.execute(params![seq, row, entry.version, at, previous, &*entry.text, entry.hash])?;
+            hot.entry(entry, seq, row, previous)?;
         }
         Ok(seq)
     }
 
-    fn record(&mut self, net: &NetRecord) -> Result<(), StoreError> {
+    fn record(&mut self, hot: &mut Hot, net: &NetRecord) -> Result<(), StoreError> {
         let after = &*net.after;
         // A mere heartbeat changes its execution only.
         let Some(entry) = self.entries.get(&after.id).copied() else { return Ok(()) };
-        let row = self.row(after.id)?;
-        let changed = if net.before.is_none() {
-            self.insert(row, after, net, entry)?
-        } else {
-            self.update(row, after, net, entry)?
+        let place = Place { row: self.row(after.id)?, head: net.head, entry };
+        let changed = match &net.before {
+            None => hot.new_record(after, self.known.catalog.number_of(&after.lifecycle)?, place)?,
+            Some(before) => hot.record(before.version, after, place)?,
         };
         if changed == 1 {
             Ok(())
         } else {
             Err(StoreError::Rejected(format!("{} is not there to be changed", after.id)))
         }
-    }
-
-    fn insert(&self, row: u64, after: &Record, net: &NetRecord, entry: u64) -> Result<usize, StoreError> {
-        let sql = "INSERT INTO records (row, id, definition, state, version, owner, fields, attempt, created_at, updated_at, \
-                   started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
-        let values = params![
-            row,
-            after.id.0.as_bytes(),
-            self.known.catalog.number_of(&after.lifecycle)?,
-            after.state,
-            after.version,
-            after.owner,
-            write_fields(after)?,
-            after.attempt,
-            after.created_at.micros(),
-            after.updated_at.micros(),
-            after.started_at.map(Time::micros),
-            after.finished_at.map(Time::micros),
-            after.entered_at.micros(),
-            after.hold,
-            write_timers(&after.timers)?,
-            after.committed.map(|token| token.0),
-            after.payload.map(|payload| payload.sha256),
-            after.payload.map(|payload| payload.bytes),
-            after.stuck,
-            net.head,
-            entry,
-        ];
-        Ok(self.connection.prepare_cached(sql)?.execute(values)?)
-    }
-
-    /// What may change. The version that it had is named once more: the last line of defence against a lost update.
-    fn update(&self, row: u64, after: &Record, net: &NetRecord, entry: u64) -> Result<usize, StoreError> {
-        let sql = "UPDATE records SET state = ?3, version = ?4, fields = ?5, attempt = ?6, updated_at = ?7, started_at = ?8, \
-                   finished_at = ?9, entered_at = ?10, hold = ?11, timers = ?12, committed = ?13, stuck = ?14, head = ?15, \
-                   entry = ?16 WHERE row = ?1 AND version = ?2";
-        let values = params![
-            row,
-            net.before.as_ref().map(|before| before.version),
-            after.state,
-            after.version,
-            write_fields(after)?,
-            after.attempt,
-            after.updated_at.micros(),
-            after.started_at.map(Time::micros),
-            after.finished_at.map(Time::micros),
-            after.entered_at.micros(),
-            after.hold,
-            write_timers(&after.timers)?,
-            after.committed.map(|token| token.0),
-            after.stuck,
-            net.head,
-            entry,
-        ];
-        Ok(self.connection.prepare_cached(sql)?.execute(values)?)
-    }
-
-    fn execution(&mut self, record: RecordId, execution: &Execution) -> Result<(), StoreError> {
-        let sql = "INSERT INTO executions (record, token, id, worker, holder, status, leased_at, expires_at, started_at, \
-                   finished_at, abort_code, abort_retryable, finish_moves, key) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
-                   ON CONFLICT (record, token) DO UPDATE SET status = excluded.status, expires_at = excluded.expires_at, \
-                   started_at = excluded.started_at, finished_at = excluded.finished_at, abort_code = excluded.abort_code, \
-                   abort_retryable = excluded.abort_retryable, finish_moves = excluded.finish_moves, key = excluded.key";
-        let key = execution.key.as_deref().map(write_parts).transpose()?;
-        let values = params![
-            self.row(record)?,
-            execution.token.0,
-            execution.id.0.as_bytes(),
-            execution.worker,
-            execution.holder,
-            write_status(execution.status),
-            execution.leased_at.micros(),
-            execution.expires_at.micros(),
-            execution.started_at.map(Time::micros),
-            execution.finished_at.map(Time::micros),
-            execution.aborted.as_ref().map(|abort| &abort.code),
-            execution.aborted.as_ref().map(|abort| abort.retryable),
-            execution.finish_moves,
-            key,
-        ];
-        self.connection.prepare_cached(sql)?.execute(values)?;
-        Ok(())
     }
 
     fn keys(&mut self, net: &Net) -> Result<(), StoreError> {
@@ -299,22 +222,13 @@ impl<'a> Writing<'a> {
     }
 
     /// What waits for a worker, for its turn or for a time.
-    fn waiting(&mut self, record: &NetRecord, now: Time) -> Result<(), StoreError> {
+    fn waiting(&mut self, hot: &mut Hot, record: &NetRecord, now: Time) -> Result<(), StoreError> {
         let row = self.row(record.after.id)?;
         let after = &record.after;
         let lifecycle = self.known.names.known(&after.lifecycle.name)?;
         let definition = self.known.catalog.number_of(&after.lifecycle)?;
         let (old, new) = record.due();
-        if old != new {
-            if let Some(due) = old {
-                let sql = "DELETE FROM timers WHERE due = ?1 AND record = ?2";
-                self.connection.prepare_cached(sql)?.execute(params![due.micros(), row])?;
-            }
-            if let Some(due) = new {
-                let sql = "INSERT INTO timers (due, record) VALUES (?1, ?2)";
-                self.connection.prepare_cached(sql)?.execute(params![due.micros(), row])?;
-            }
-        }
+        hot.timer(row, old, new)?;
         let (old, new) = record.queue();
         if old != new {
             let (created_at, id) = record.place();
@@ -334,10 +248,10 @@ impl<'a> Writing<'a> {
         }
         let spot = Spot { lifecycle, row, definition };
         if let Some(waiting) = &old {
-            lanes::leave(self.connection, spot, waiting)?;
+            lanes::leave(self.connection, hot, spot, waiting)?;
         }
         if let Some(waiting) = &new {
-            lanes::join(self.connection, self.known, spot, waiting, now)?;
+            lanes::join((self.connection, hot), self.known, spot, waiting, now)?;
         }
         for key in [old, new].into_iter().flatten().filter_map(|waiting| waiting.key) {
             self.touched.insert(key);

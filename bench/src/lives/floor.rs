@@ -1,0 +1,226 @@
+//! The floor: the rows that a job's life leaves, written by a bare loop through the driver. The same tables, the same
+//! batches, the same settings; prepared statements, one thread, nothing decided, nothing hashed, no JSON made.
+
+use std::error::Error;
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+
+/// The schema itself, so that a new index or column is in the floor as soon as it is in the store.
+const SCHEMA: &str = include_str!("../../../crates/store/src/sqlite/migrations/0001_first.sql");
+
+/// Rows of a life, by what can be left out to see what it costs.
+pub(crate) const PARTS: &[(&str, &str)] = &[
+    ("history", "3 inserts, about 440 bytes each"),
+    ("records", "1 insert, 2 updates"),
+    ("id index", "1 insert, the unique index from id to row"),
+    ("executions", "1 insert, 1 update"),
+    ("effects", "1 insert"),
+    ("ready", "1 insert, 1 delete"),
+    ("timers", "1 insert, 1 delete"),
+    ("loads", "2 selects of the record with its execution, by id; 1 of the job to lease, from ready"),
+];
+
+pub(crate) struct Floor {
+    connection: Connection,
+    without: &'static str,
+    texts: [String; 3],
+    row: i64,
+    seq: i64,
+}
+
+type Done = Result<(), Box<dyn Error>>;
+
+impl Floor {
+    pub(crate) fn open(path: &Path, texts: &[String; 3], without: &'static str) -> Result<Self, Box<dyn Error>> {
+        let connection = Connection::open(path)?;
+        for (setting, value) in [("journal_mode", "WAL"), ("synchronous", "FULL"), ("temp_store", "MEMORY")] {
+            connection.pragma_update(None, setting, value)?;
+        }
+        connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
+        connection.pragma_update(None, "cache_size", -32_768)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        let mut schema = SCHEMA.to_owned();
+        if without == "id index" {
+            schema = schema.replace("id            BLOB NOT NULL UNIQUE", "id            BLOB NOT NULL");
+        }
+        connection.execute_batch(&schema)?;
+        connection.execute_batch(
+            "INSERT INTO sources VALUES (1, ''); INSERT INTO definitions VALUES (1, 'a', 'b', 1); \
+             INSERT INTO tallies VALUES (1, 'ann', 1, 0), (1, 'ann', 2, 0), (1, 'ann', 3, 0)",
+        )?;
+        Ok(Self { connection, without, texts: texts.clone(), row: 0, seq: 0 })
+    }
+
+    /// So many lives, in batches of so many operations.
+    pub(crate) fn lives(&mut self, count: i64, batch: i64) -> Done {
+        let mut left = count;
+        while left > 0 {
+            let size = left.min(batch);
+            let first = self.row + 1;
+            self.row += size;
+            self.transaction(size, |floor| floor.create(first, size))?;
+            self.transaction(size, |floor| floor.lease(first, size))?;
+            self.transaction(size, |floor| floor.commit(first, size))?;
+            left -= size;
+        }
+        Ok(())
+    }
+
+    fn has(&self, part: &str) -> bool {
+        self.without != part
+    }
+
+    fn transaction(&mut self, size: i64, rows: impl FnOnce(&Self) -> Done) -> Done {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        rows(self)?;
+        self.seq += size;
+        self.connection.prepare_cached("UPDATE counter SET seq = ?1")?.execute([self.seq])?;
+        self.connection.execute_batch("COMMIT")?;
+        Ok(())
+    }
+
+    fn history(&self, first: i64, size: i64, step: usize) -> Done {
+        if !self.has("history") {
+            return Ok(());
+        }
+        let sql =
+            "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        for number in 0..size {
+            let (seq, row) = (self.seq + 1 + number, first + number);
+            let previous = (step > 0).then_some(seq - size);
+            statement.execute(params![seq, row, step + 1, at(row), previous, self.texts[step], hash(row)])?;
+        }
+        Ok(())
+    }
+
+    fn tally(&self, from: i64, to: i64, size: i64) -> Done {
+        let sql = "UPDATE tallies SET count = count + ?4 WHERE lifecycle = ?1 AND owner = ?2 AND state = ?3";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        statement.execute(params![1, "ann", to, size])?;
+        if from > 0 {
+            statement.execute(params![1, "ann", from, -size])?;
+        }
+        Ok(())
+    }
+
+    fn each(
+        &self,
+        part: &str,
+        sql: &str,
+        first: i64,
+        size: i64,
+        values: impl Fn(&mut rusqlite::Statement, i64) -> rusqlite::Result<usize>,
+    ) -> Done {
+        if self.has(part) {
+            let mut statement = self.connection.prepare_cached(sql)?;
+            for row in first..first + size {
+                values(&mut statement, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn load(&self, first: i64, size: i64) -> Done {
+        if !self.has("loads") || !self.has("id index") {
+            return Ok(());
+        }
+        let mut statement = self.connection.prepare_cached("SELECT * FROM whole WHERE id = ?1")?;
+        for row in first..first + size {
+            let mut found = statement.query([id(row)])?;
+            let found = found.next()?;
+            assert!(!self.has("records") || found.is_some_and(|found| found.get::<_, i64>(0) == Ok(row)));
+        }
+        Ok(())
+    }
+
+    fn create(&self, first: i64, size: i64) -> Done {
+        self.history(first, size, 0)?;
+        let sql = "INSERT INTO records (row, id, definition, state, version, owner, fields, attempt, created_at, updated_at, \
+                   started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry) \
+                   VALUES (?1, ?2, 1, 0, 1, 'ann', ?3, 0, ?4, ?4, NULL, NULL, ?4, 0, NULL, NULL, NULL, NULL, NULL, ?5, ?6)";
+        let fields = "[3,0,0,null,null]";
+        self.each("records", sql, first, size, |statement, row| {
+            statement.execute(params![row, id(row), fields, at(row), hash(row), row])
+        })?;
+        self.tally(0, 1, size)?;
+        let sql =
+            "INSERT INTO ready (lifecycle, rank, record, ready_at, definition, key) VALUES (1, ?1, ?2, ?1, 1, NULL)";
+        self.each("ready", sql, first, size, |statement, row| statement.execute(params![at(row), row]))
+    }
+
+    fn lease(&self, first: i64, size: i64) -> Done {
+        if self.has("loads") && self.has("ready") {
+            let sql = "SELECT w.rank, w.record, w.definition, w.key, r.id FROM ready w JOIN records r ON r.row = w.record \
+                       WHERE w.lifecycle = 1 AND w.ready_at <= ?1 ORDER BY w.rank, w.record LIMIT ?2";
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let mut found = statement.query(params![i64::MAX, size])?;
+            while let Some(row) = found.next()? {
+                row.get::<_, [u8; 16]>(4)?;
+            }
+        }
+        self.load(first, size)?;
+        self.history(first, size, 1)?;
+        let sql = "UPDATE records SET state = 1, version = 2, fields = ?3, attempt = 1, updated_at = ?4, started_at = ?4, \
+                   finished_at = NULL, entered_at = ?4, hold = 0, timers = NULL, committed = NULL, stuck = NULL, head = ?5, \
+                   entry = ?6 WHERE row = ?1 AND version = ?2";
+        self.each("records", sql, first, size, |statement, row| {
+            statement.execute(params![row, 1, "[3,0,0,null,null]", at(row), hash(row), row])
+        })?;
+        let sql = "INSERT INTO executions (record, token, id, worker, holder, status, leased_at, expires_at, started_at, \
+                   finished_at, abort_code, abort_retryable, finish_moves, key) \
+                   VALUES (?1, 1, ?2, 'worker-1', 'worker-1', 1, ?3, ?3, ?3, NULL, NULL, NULL, 0, NULL)";
+        self.each("executions", sql, first, size, |statement, row| statement.execute(params![row, id(row), at(row)]))?;
+        self.tally(1, 2, size)?;
+        let sql = "INSERT INTO timers (due, record) VALUES (?1, ?2)";
+        self.each("timers", sql, first, size, |statement, row| statement.execute(params![at(row), row]))?;
+        let sql = "DELETE FROM ready WHERE lifecycle = 1 AND rank = ?1 AND record = ?2";
+        self.each("ready", sql, first, size, |statement, row| statement.execute(params![at(row), row]))
+    }
+
+    fn commit(&self, first: i64, size: i64) -> Done {
+        self.load(first, size)?;
+        self.history(first, size, 2)?;
+        let sql = "UPDATE records SET state = 2, version = 3, fields = ?3, attempt = 1, updated_at = ?4, started_at = ?4, \
+                   finished_at = ?4, entered_at = ?4, hold = 0, timers = NULL, committed = 1, stuck = NULL, head = ?5, \
+                   entry = ?6 WHERE row = ?1 AND version = ?2";
+        self.each("records", sql, first, size, |statement, row| {
+            statement.execute(params![row, 2, "[3,0,0,null,null]", at(row), hash(row), row])
+        })?;
+        let sql = "UPDATE executions SET status = 3, expires_at = ?2, started_at = ?2, finished_at = ?2, abort_code = NULL, \
+                   abort_retryable = NULL, finish_moves = 0, key = NULL WHERE record = ?1 AND token = 1";
+        self.each("executions", sql, first, size, |statement, row| statement.execute(params![row, at(row)]))?;
+        let sql = "INSERT INTO effects (record, execution, token, result) VALUES (?1, ?2, 1, ?3)";
+        let result = crate::engine::result().to_string();
+        self.each("effects", sql, first, size, |statement, row| statement.execute(params![row, id(row), result]))?;
+        self.tally(2, 3, size)?;
+        let sql = "DELETE FROM timers WHERE due = ?1 AND record = ?2";
+        self.each("timers", sql, first, size, |statement, row| statement.execute(params![at(row), row]))
+    }
+}
+
+/// Jobs come in the order of time, as their ids do.
+const fn at(row: i64) -> i64 {
+    1_800_000_000_000_000 + row
+}
+
+/// As a UUIDv7 made by chance: in order by its milliseconds, of which a few hundred jobs share one.
+fn id(row: i64) -> [u8; 16] {
+    let mut bytes = hash(row);
+    bytes[..8].copy_from_slice(&(row / 300).to_be_bytes());
+    let mut id = [0; 16];
+    id.copy_from_slice(&bytes[..16]);
+    id
+}
+
+/// Bytes that look like a hash and cost nothing.
+fn hash(row: i64) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    let mut state = row.cast_unsigned();
+    for eight in bytes.chunks_exact_mut(8) {
+        state = (state ^ (state >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0xd1b5_4a32_d192_ed03);
+        eight.copy_from_slice(&state.to_be_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,100 @@
+//! What the machine says: time, processor time, memory, and what a bare fsync takes.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A folder of this run's own, gone with it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("onceward-lives-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The median and the least of a few hundred: a page appended and synced.
+pub(crate) fn fsync(path: &Path) -> std::io::Result<(Duration, Duration)> {
+    let mut file = File::create(path)?;
+    let mut times = Vec::new();
+    for _ in 0..300 {
+        file.write_all(&[7; 4096])?;
+        let began = Instant::now();
+        file.sync_data()?;
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    Ok((times[times.len() / 2], times[0]))
+}
+
+/// Processor seconds of this process so far, its own and the kernel's for it.
+pub(crate) fn processor_seconds() -> Result<f64, Box<dyn Error>> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // After the name, which may hold anything, in brackets. A hundred ticks a second on every Linux that we know.
+    let (_, rest) = stat.rsplit_once(')').ok_or("no name in /proc/self/stat")?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
+}
+
+/// Bytes of memory that are this process's alone: what it holds, not what the kernel caches of its files.
+pub(crate) fn memory() -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("no RssAnon")?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kilobytes * 1024)
+}
+
+/// One measured stretch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Lives a second.
+    pub(crate) rate: f64,
+    /// Microseconds of processor time a life.
+    pub(crate) processor: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+pub(crate) fn run(lives: usize, work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<Run, Box<dyn Error>> {
+    let (began, processor) = (Instant::now(), processor_seconds()?);
+    work()?;
+    let (count, seconds) = (lives as f64, began.elapsed().as_secs_f64());
+    Ok(Run { rate: count / seconds, processor: (processor_seconds()? - processor) * 1e6 / count })
+}
+
+/// Runs of one thing, told as median and best.
+#[derive(Debug, Default)]
+pub(crate) struct Runs(pub(crate) Vec<Run>);
+
+impl Runs {
+    pub(crate) fn median(&self) -> f64 {
+        middle(self.0.iter().map(|run| run.rate))
+    }
+
+    pub(crate) fn best(&self) -> f64 {
+        self.0.iter().map(|run| run.rate).fold(0.0, f64::max)
+    }
+
+    pub(crate) fn processor(&self) -> f64 {
+        middle(self.0.iter().map(|run| run.processor))
+    }
+}
+
+pub(crate) fn middle(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
