@@ -14,7 +14,7 @@ fn after(seconds: i64) -> Time {
     start().checked_add(Duration::from_secs(seconds)).expect("a time")
 }
 
-/// No reader sees a state whose time is over, though nobody has told the engine that time went by.
+/// REL-4: no reader sees a state whose time is over, though nobody has told the engine that time went by.
 #[test]
 fn due_on_read() {
     on_each(Config { checks: decency(), ..unpolled() }, async |engine, clock| {

@@ -5,7 +5,7 @@ use onceward_testkit::{Stage, operator, systems, user};
 use serde_json::json;
 
 use super::{
-    PRICE, WALLET, agent, alice, cancelled, dressed, funded, judged, open, settlement, signature, stage, tx, won,
+    PRICE, WALLET, agent, alice, cancelled, dressed, funded, judged, open, post, settlement, signature, stage, tx, won,
 };
 
 /// Another record, which sends whatever it is told to.
@@ -198,4 +198,18 @@ fn a_registered_agent_belongs_to_itself() {
     won(&mut stage, "erin");
     let payouts = stage.all("relay.settlement");
     assert!(payouts.len() == 2 && payouts.iter().all(|payout| *payout.owner == *"erin"), "nor are its winnings");
+}
+
+/// REL-10: a job asks for a rate between none and all, both ends included, and for nothing a little beyond them.
+#[test]
+fn a_rate_lies_between_0_and_1() {
+    let mut stage = stage();
+    for (least, fits) in [(0.0, true), (1.0, true), (-0.01, false), (1.01, false)] {
+        let attempt = post(&mut stage).with("min_reputation", least);
+        if fits {
+            attempt.ok();
+        } else {
+            attempt.bad_input();
+        }
+    }
 }
