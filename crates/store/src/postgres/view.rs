@@ -22,7 +22,7 @@ pub struct PostgresView {
 impl PostgresView {
     /// Open a database by its URL. Its schema must be one that this program knows; nothing is brought up to date.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        let pool = connect::pool(connect::config(url)?)?;
+        let pool = connect::pool(url)?;
         migrate::check(&*pool.get().await?).await?;
         Ok(Self { pool })
     }
