@@ -11,8 +11,9 @@ mod together;
 
 mod stage;
 
-use onceward_engine::{Config, Engine};
-use onceward_store::{AnyStore, Clock, PostgresStore};
+use onceward_core::time::Time;
+use onceward_engine::{Config, Engine, verify};
+use onceward_store::{AnyStore, Clock, PostgresStore, PostgresView};
 
 /// So many engines, each with connections of its own.
 pub(crate) async fn engines(count: usize, url: &str, clock: &Clock, config: &Config) -> Vec<Engine<AnyStore>> {
@@ -22,4 +23,11 @@ pub(crate) async fn engines(count: usize, url: &str, clock: &Clock, config: &Con
         engines.push(stage::open(AnyStore::Postgres(store), config.clone()).await);
     }
     engines
+}
+
+/// Everything in the database is as its log says, and every decision would be made again.
+pub(crate) async fn proven(url: &str, now: Time) {
+    let view = PostgresView::open(url).await.expect("the database opens");
+    let report = verify(&view, now, &mut ()).await.expect("it can be read");
+    assert!(report.is_clean() && report.entries > 0, "{report:#?}");
 }

@@ -5,8 +5,8 @@ use onceward_store::{AnyStore, Clock, ListQuery, Store};
 use onceward_testkit::postgres::{Server, psql};
 use tokio_postgres::NoTls;
 
-use crate::engines;
-use crate::stage::{JOB, LONG, start, told_by_its_log, wait};
+use crate::stage::{JOB, LONG, start, wait};
+use crate::{engines, proven};
 
 /// Wait until no letter is unanswered. Polls: the engine writes its answers without a word to anybody.
 async fn answered(client: &tokio_postgres::Client) {
@@ -136,6 +136,6 @@ fn from_a_program() {
         for engine in &engines {
             engine.close().await;
         }
-        told_by_its_log(engines[0].store()).await;
+        proven(&url, start()).await;
     });
 }

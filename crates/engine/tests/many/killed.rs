@@ -14,6 +14,7 @@ use onceward_testkit::random::Chance;
 use onceward_testkit::worker;
 use serde_json::json;
 
+use crate::proven;
 use crate::stage::{job, leased, open, postgres, wait};
 
 const PROCESSES: usize = 3;
@@ -147,4 +148,5 @@ async fn look(url: &str, said: &Said) {
         assert_eq!((kept.version, kept.state), (built.version, built.state));
     }
     assert!(said.committed.keys().all(|id| effects.contains_key(id)), "an acknowledged commit is there");
+    proven(url, Clock::machine().now()).await;
 }

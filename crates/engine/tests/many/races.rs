@@ -10,8 +10,8 @@ use onceward_testkit::{user, worker};
 use serde_json::json;
 use tokio::sync::Barrier;
 
-use crate::engines;
-use crate::stage::{code, job, object, start, state, told_by_its_log, wait};
+use crate::stage::{code, job, object, start, state, wait};
+use crate::{engines, proven};
 
 const ENGINES: usize = 3;
 const TASKS: usize = 15;
@@ -49,7 +49,8 @@ async fn submit(engine: Engine<AnyStore>, submission: Submission) -> Result<Answ
 #[test]
 fn one_winner_across_engines() {
     wait(async {
-        let engines = engines(ENGINES, &Server::shared().database(), &Clock::manual(start()), &Config::default()).await;
+        let url = Server::shared().database();
+        let engines = engines(ENGINES, &url, &Clock::manual(start()), &Config::default()).await;
         let mut conflicts = 0;
         for round in 0..ROUNDS {
             let id = job(&engines[round % ENGINES]).await;
@@ -76,14 +77,15 @@ fn one_winner_across_engines() {
         for engine in &engines {
             engine.close().await;
         }
-        told_by_its_log(engines[0].store()).await;
+        proven(&url, start()).await;
     });
 }
 
 #[test]
 fn a_cancel_or_one_winner_across_engines() {
     wait(async {
-        let engines = engines(ENGINES, &Server::shared().database(), &Clock::manual(start()), &Config::default()).await;
+        let url = Server::shared().database();
+        let engines = engines(ENGINES, &url, &Clock::manual(start()), &Config::default()).await;
         let (mut cancelled, mut resolved) = (0, 0);
         for round in 0..ROUNDS / 2 {
             let (ann, judge) = (user("ann"), worker("judge"));
@@ -131,7 +133,7 @@ fn a_cancel_or_one_winner_across_engines() {
         for engine in &engines {
             engine.close().await;
         }
-        told_by_its_log(engines[0].store()).await;
+        proven(&url, start()).await;
     });
 }
 
@@ -140,7 +142,8 @@ fn a_cancel_or_one_winner_across_engines() {
 fn one_worker_for_each_job_across_engines() {
     const JOBS: usize = 150;
     wait(async {
-        let engines = engines(ENGINES, &Server::shared().database(), &Clock::manual(start()), &Config::default()).await;
+        let url = Server::shared().database();
+        let engines = engines(ENGINES, &url, &Clock::manual(start()), &Config::default()).await;
         let ann = user("ann");
         for number in 0..JOBS {
             let fields = object(json!({ "lane": format!("{}", number % 7) }));
@@ -178,6 +181,6 @@ fn one_worker_for_each_job_across_engines() {
         for engine in &engines {
             engine.close().await;
         }
-        told_by_its_log(engines[0].store()).await;
+        proven(&url, start()).await;
     });
 }

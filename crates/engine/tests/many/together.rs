@@ -9,10 +9,8 @@ use onceward_testkit::postgres::Server;
 use onceward_testkit::{user, worker};
 use serde_json::json;
 
-use crate::engines;
-use crate::stage::{
-    JOB, LONG, job, leased, object, open, ops, postgres, start, state, told_by_its_log, unpolled, wait,
-};
+use crate::stage::{JOB, LONG, job, leased, object, open, ops, postgres, start, state, unpolled, wait};
+use crate::{engines, proven};
 
 /// A worker that waits at one engine has the job that another makes, long before it would have looked for itself.
 #[test]
@@ -71,7 +69,7 @@ fn what_is_due_is_done_once() {
             engine.close().await;
         }
         assert_eq!(engines[0].store().log(0, 10_000).await.unwrap().len(), 3 * JOBS, "and nothing was done twice");
-        told_by_its_log(engines[0].store()).await;
+        proven(&url, clock.now()).await;
     });
 }
 
@@ -103,6 +101,6 @@ fn the_database_goes_and_comes_back() {
             assert_eq!(state(&engine, *id).await, "SUCCEEDED");
         }
         engine.close().await;
-        told_by_its_log(engine.store()).await;
+        proven(&url, clock.now()).await;
     });
 }
