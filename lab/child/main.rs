@@ -1,6 +1,7 @@
 //! A process for the lab's tests: a worker, or an engine on a database. It speaks in lines.
 
 mod engine;
+mod server;
 mod worker;
 
 use std::io::BufRead as _;
@@ -12,8 +13,9 @@ fn main() -> ExitCode {
     match words[..] {
         ["worker", _] => worker::run(),
         ["engine", place, micros] => engine::run(place, micros),
+        ["server", place, wrong_by] => server::run(place, wrong_by),
         _ => {
-            eprintln!("lab-child worker NAME | engine FILE|URL MICROSECONDS");
+            eprintln!("lab-child worker NAME | engine FILE|URL MICROSECONDS | server FILE|URL WRONG_BY_SECONDS");
             ExitCode::FAILURE
         }
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{bench, deny, lab, mutants, packages, pictures, prove, purity, rules, shell, tidy, tree};
+use crate::{bench, deny, lab, mutants, packages, pictures, prove, purity, rules, shell, tidy, torture, tree};
 
 /// Tests counted over all binaries.
 #[derive(Default)]
@@ -36,6 +36,7 @@ pub(crate) fn run() -> Result<()> {
     step("rules proved: rows", || prove::run(&prove::Options::all_rows()))?;
     step("rules proved: code", || prove::run(&prove::Options::all_code()))?;
     step("the lab", || lab::run(&[]))?;
+    step("torture, short form", || torture::run(&["--short"]))?;
     step("mutants of lifecycle files, a sample", || mutants::run(&mutants::Options::short()))?;
     step("dependencies", deny::run)?;
     println!("\nthe gate is open, after {} s", began.elapsed().as_secs());

@@ -1,7 +1,7 @@
 //! Opening a database file: the lock that keeps a second engine out, the settings, and the migrations.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,14 @@ pub(super) struct EngineLock {
 impl EngineLock {
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         let path = beside(database, ".lock");
-        let unavailable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
+        let unavailable = |error: std::io::Error| {
+            let text = format!("{}: {error}", path.display());
+            match error.kind() {
+                ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => StoreError::ReadOnly(text),
+                ErrorKind::StorageFull => StoreError::Full,
+                _ => StoreError::Unavailable(text),
+            }
+        };
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unavailable)?;
         let since = Instant::now();

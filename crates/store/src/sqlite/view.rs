@@ -13,7 +13,7 @@ use super::scan::{self, TABLES};
 use super::threads::Threads;
 use crate::StoreError;
 use crate::names::Names;
-use crate::scan::{Cursor, Learned, LogPage, Scan, ScanPage, Table, held_against_files};
+use crate::scan::{Cursor, Difference, Learned, LogPage, Scan, ScanPage, Table, held_against_files};
 
 /// A database file, read only. It takes no lock that an engine would wait for, and is let in while one runs.
 #[derive(Debug)]
@@ -39,6 +39,29 @@ impl SqliteView {
         };
         Ok(Self { reader: Threads::start("view", vec![connection])? })
     }
+
+    /// What SQLite itself finds wrong with the pages of each table and of its indexes. Reading the rows does not come to all of
+    /// them, and an engine does, sooner or later. One short transaction for each table.
+    async fn damage(&self) -> Result<Vec<Difference>, StoreError> {
+        let tables = self.reader.run(|connection| {
+            let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+            let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+            Ok(names.collect::<Result<Vec<_>, _>>()?)
+        });
+        let mut found = Vec::new();
+        for table in tables.await? {
+            let said = self.reader.run(move |connection| {
+                let mut statement = connection.prepare("SELECT * FROM pragma_integrity_check(?1)")?;
+                let said =
+                    statement.query_map([&table], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+                Ok((table, said))
+            });
+            let (table, said) = said.await?;
+            let wrong = said.into_iter().filter(|line| line != "ok");
+            found.extend(wrong.map(|line| Difference::broken("pages", &table, line)));
+        }
+        Ok(found)
+    }
 }
 
 impl Scan for SqliteView {
@@ -47,14 +70,16 @@ impl Scan for SqliteView {
     }
 
     async fn learn(&self) -> Result<Learned, StoreError> {
+        let damage = self.damage().await?;
         self.reader
-            .run(|connection| {
+            .run(move |connection| {
                 let transaction = connection.transaction()?;
                 let mut learned = held_against_files(&kept(&transaction)?);
                 let (kept, told) = (names::load(&transaction)?, Names::of(learned.catalog.since(0)));
                 if learned.is_whole {
                     learned.differences.extend(told.differences(&kept));
                 }
+                learned.differences.extend(damage);
                 Ok(learned)
             })
             .await
