@@ -11,6 +11,9 @@ use serde_json::json;
 
 use crate::questions::TASK;
 
+#[cfg(test)]
+mod tests;
+
 /// What is known of one task.
 #[derive(Debug, Default)]
 struct Known {

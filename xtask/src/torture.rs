@@ -15,7 +15,15 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     packages::have_postgres()?;
     packages::have_strace()?;
     let mut build = shell::command("cargo");
-    build.current_dir(tree::root()).args(["build", "--quiet", "--bins", "-p", "onceward-lab", "-p", "onceward-torture"]);
+    build.current_dir(tree::root()).args([
+        "build",
+        "--quiet",
+        "--bins",
+        "-p",
+        "onceward-lab",
+        "-p",
+        "onceward-torture",
+    ]);
     shell::run(&mut build)?;
     // Beside this program, in whatever folder cargo builds into.
     let Some(folder) = std::env::current_exe()?.parent().map(std::path::Path::to_owned) else { bail!("no folder") };

@@ -76,6 +76,7 @@ struct Plan {
     from: &'static str,
 }
 
+/// With its table before it: `ORDER BY` takes a bare name for that of a column as it is shown, and text has another order than numbers.
 struct Order(&'static str, Kind);
 
 #[derive(Clone, Copy)]
@@ -116,7 +117,7 @@ const PARTS: &str = "CASE WHEN whole IS NULL THEN parts WHEN parts = '#' || enco
 fn plan(table: Table) -> Plan {
     use Kind::{Bytes, Id, Integer, Long, Text, Truth};
     let (order, columns, from): (&'static [Order], _, _) = match table {
-        Table::Counter => (&[Order("one", Integer)], "one::text", "onceward.log_end"),
+        Table::Counter => (&[Order("log_end.one", Integer)], "one::text", "onceward.log_end"),
         Table::Records => (
             &[Order("r.row", Long)],
             "r.id::text, r.definition::text, r.state::text, r.version::text, r.owner, r.fields, r.attempt::text, \
@@ -138,18 +139,25 @@ fn plan(table: Table) -> Plan {
             "onceward.effects f LEFT JOIN onceward.records r ON r.row = f.record",
         ),
         Table::Uniques => (
-            &[Order("lifecycle", Integer), Order("name", Integer), Order("parts", Text)],
+            &[Order("uniques.lifecycle", Integer), Order("uniques.name", Integer), Order("uniques.parts", Text)],
             "PARTS, holder::text",
             "onceward.uniques",
         ),
         Table::Counts => (
-            &[Order("lifecycle", Integer), Order("name", Integer), Order("parts", Text), Order("span", Long)],
+            &[
+                Order("counts.lifecycle", Integer),
+                Order("counts.name", Integer),
+                Order("counts.parts", Text),
+                Order("counts.span", Long),
+            ],
             "PARTS, count::text",
             "onceward.counts",
         ),
-        Table::Accounts => {
-            (&[Order("asset", Text), Order("name", Text)], "outside::int::text, balance::text", "onceward.accounts")
-        }
+        Table::Accounts => (
+            &[Order("accounts.asset", Text), Order("accounts.name", Text)],
+            "outside::int::text, balance::text",
+            "onceward.accounts",
+        ),
         Table::Links => (
             &[
                 Order("l.target", Long),
@@ -161,7 +169,12 @@ fn plan(table: Table) -> Plan {
             "onceward.links l LEFT JOIN onceward.records t ON t.row = l.target LEFT JOIN onceward.records s ON s.row = l.source",
         ),
         Table::Queues => (
-            &[Order("lifecycle", Integer), Order("parts", Text), Order("created_at", Long), Order("id", Id)],
+            &[
+                Order("queues.lifecycle", Integer),
+                Order("queues.parts", Text),
+                Order("queues.created_at", Long),
+                Order("queues.id", Id),
+            ],
             "id::text",
             "onceward.queues",
         ),
@@ -193,11 +206,11 @@ fn plan(table: Table) -> Plan {
              LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt",
         ),
         Table::Tallies => (
-            &[Order("lifecycle", Integer), Order("owner", Text), Order("state", Integer)],
+            &[Order("tallies.lifecycle", Integer), Order("tallies.owner", Text), Order("tallies.state", Integer)],
             "count::text",
             "onceward.tallies",
         ),
-        Table::Contents => (&[Order("sha256", Bytes)], "encode(sha256(bytes), 'hex')", "onceward.contents"),
+        Table::Contents => (&[Order("contents.sha256", Bytes)], "encode(sha256(bytes), 'hex')", "onceward.contents"),
     };
     Plan { order, columns, from }
 }
