@@ -12,6 +12,8 @@ mod promises;
 mod races;
 #[path = "engine/reading.rs"]
 mod reading;
+#[path = "engine/relay.rs"]
+mod relay;
 #[path = "engine/time.rs"]
 mod time;
 #[path = "engine/trouble.rs"]
