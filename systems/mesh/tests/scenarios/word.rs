@@ -166,12 +166,17 @@ fn the_users_status_lifts_a_dispute() {
     let mut voice = you();
     voice.capabilities = vec!["Claim.Read".into()];
     stage.fire(id, "update_status", &voice).with("status", "Claim").not_allowed();
+    stage.fire(id, "update_status", &you()).bad_input();
     stage.fire(id, "update_status", &you()).with("status", "Claim").ok();
     assert_eq!((stage.state(id), stage.field(id, "byUser")), ("Claim".into(), true.into()));
     dispute(&mut stage, id, other, &machine()).refused(409, "users_word");
     assert_eq!(stage.state(id), "Claim");
     dispute(&mut stage, id, other, &you()).ok();
     assert_eq!(stage.state(id), "Disputed");
+    // Which claim it was held against may be named, and makes no difference here.
+    let named = stage.fire(id, "update_status", &you()).with("status", "Claim").with("conflict", other.to_string());
+    named.ok();
+    assert_eq!(stage.state(id), "Claim");
 }
 
 /// MSH-10, MSH-11: a machine has replaced a claim. The user's no goes to all that rests on it, Facts too, as from anywhere.
