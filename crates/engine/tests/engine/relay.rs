@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onceward_core::decide::{Call, Create};
 use onceward_core::diagnostic::Files;
 use onceward_core::record::{Actor, Record};
-use onceward_core::value::RecordId;
+use onceward_core::value::{RecordId, Value};
 use onceward_engine::{Checks, Config, Engine, Leased, Submission, Wanted};
 use onceward_store::{AnyStore, ListQuery};
 use onceward_testkit::{systems, user, worker};
@@ -36,6 +36,7 @@ struct Market<'a> {
 }
 
 /// The same on each store.
+#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 fn in_a_market(test: impl AsyncFn(&Market)) {
     on_each(Config { checks: chain(), ..Config::default() }, async |engine, _| {
         engine.define(&Files { files: systems::sources("relay") }).await.expect("sound files");
@@ -79,7 +80,7 @@ impl Market<'_> {
     }
 
     async fn field(&self, id: RecordId, name: &str) -> Json {
-        self.record(id).await.field(name).map_or(Json::Null, |value| value.to_json())
+        self.record(id).await.field(name).map_or(Json::Null, Value::to_json)
     }
 
     async fn all(&self, lifecycle: &str) -> Vec<Arc<Record>> {
