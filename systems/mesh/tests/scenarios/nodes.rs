@@ -246,3 +246,16 @@ fn a_long_key_is_a_key() {
         }
     }
 }
+
+/// MSH-17: an answer for the chain that lacks a part, be it only why, is no answer, and moves nobody.
+#[test]
+fn a_chain_is_answered_whole() {
+    for part in ["valid", "key", "userBearing", "why"] {
+        let mut answer = json!({ "valid": true, "key": "k", "userBearing": false, "why": "" });
+        answer[part] = json!(null);
+        let mut stage = systems::stage("mesh").answer("mesh.node", "chain", move |_, _| answer.clone());
+        let id = stage.create("mesh.node", &fold()).with("did", "did:key:z6Mk").with("publicKey", "k").ok();
+        stage.fire(id, "delegated", &fold()).refused(503, "bad_answer");
+        assert_eq!(stage.state(id), "Pending", "{part}");
+    }
+}
