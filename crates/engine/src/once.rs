@@ -128,7 +128,7 @@ impl Keyed {
             subject: answer.subject,
             version: answer.version,
             token: answer.token,
-            already: answer.already.map(Already::of),
+            already: answer.already,
             stop: answer.stop,
         };
         // Ids, numbers and flags: it can be written, and is short.
@@ -154,35 +154,9 @@ struct Kept {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token: Option<Token>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    already: Option<Already>,
+    already: Option<NoOpReason>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     stop: bool,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Already {
-    Unchanged,
-    Repeated,
-    Holder,
-}
-
-impl Already {
-    const fn of(reason: NoOpReason) -> Self {
-        match reason {
-            NoOpReason::Unchanged => Self::Unchanged,
-            NoOpReason::Repeated => Self::Repeated,
-            NoOpReason::Holder => Self::Holder,
-        }
-    }
-
-    const fn reason(self) -> NoOpReason {
-        match self {
-            Self::Unchanged => NoOpReason::Unchanged,
-            Self::Repeated => NoOpReason::Repeated,
-            Self::Holder => NoOpReason::Holder,
-        }
-    }
 }
 
 /// What was answered to a request's key before; `None` where it was not used.
@@ -219,7 +193,6 @@ pub(crate) async fn answered<S: Store>(
         record = None;
     }
     let Kept { subject, version, token, already, stop } = kept;
-    let already = already.map(Already::reason);
     Ok(Some(Ok(Answer { subject, version, token, record, already, stop, replayed: true })))
 }
 

@@ -1,5 +1,6 @@
 //! Relay on every store, with everything that happens at once happening at once.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use onceward_core::decide::{Call, Create};
@@ -10,8 +11,8 @@ use onceward_engine::{Checks, Config, Engine, Leased, Submission, Wanted};
 use onceward_store::{AnyStore, ListQuery};
 use onceward_testkit::{systems, user, worker};
 use serde_json::{Map, Value as Json, json};
-use tokio::sync::Barrier;
 
+use crate::stage::race::race;
 use crate::stage::{code, object, on_each, ops, state};
 
 const PRICE: i64 = 10_000_000;
@@ -142,21 +143,11 @@ fn a_refund_asked_many_times_at_once() {
         for _ in 0..ROUNDS {
             let job = market.funded().await;
             market.fire("alice", job, "cancel", json!({})).await;
-            let line = Arc::new(Barrier::new(DEVICES));
-            let ask = |_| {
-                let (line, engine) = (Arc::clone(&line), Engine::clone(market.engine));
-                tokio::spawn(async move {
-                    line.wait().await;
-                    engine.fire(&user("alice"), job, "refund", Map::new()).await
-                })
-            };
-            let asked: Vec<_> = (0..DEVICES).map(ask).collect();
-            let mut told = Vec::new();
-            for one in asked {
-                told.push(code(&one.await.expect("no panic")));
-            }
-            told.sort_unstable();
-            assert_eq!(told.pop().as_deref(), Some("ok"));
+            let (won, told) = race(from_ref(market.engine), DEVICES, |engine, _| async move {
+                engine.fire(&user("alice"), job, "refund", Map::new()).await
+            })
+            .await;
+            assert_eq!(won, 1, "{told:?}");
             assert!(told.iter().all(|code| code == "already_refunded"), "{told:?}");
             let made = market.settlements(job).await;
             assert_eq!(made.iter().map(|one| one.hold).collect::<Vec<_>>(), [PRICE], "one, of the whole deposit");

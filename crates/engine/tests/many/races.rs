@@ -3,47 +3,19 @@
 use std::sync::Arc;
 
 use onceward_core::decide::{Call, Create};
-use onceward_engine::{Answer, Config, Engine, EngineError, Submission, Wanted};
-use onceward_store::{AnyStore, Clock, Store};
+use onceward_engine::{Config, Submission, Wanted};
+use onceward_store::{Clock, Store};
 use onceward_testkit::postgres::Server;
 use onceward_testkit::{user, worker};
 use serde_json::json;
-use tokio::sync::Barrier;
 
-use crate::stage::{code, job, object, start, state, wait};
+use crate::stage::race::{race, submit};
+use crate::stage::{job, object, start, state, wait};
 use crate::{engines, proven};
 
 const ENGINES: usize = 3;
 const TASKS: usize = 15;
 const ROUNDS: usize = 100;
-
-/// All at once, each at an engine in turn; how many had it, and what the others were told.
-async fn race<F>(engines: &[Engine<AnyStore>], run: impl Fn(Engine<AnyStore>, usize) -> F) -> (usize, Vec<String>)
-where
-    F: Future<Output = Result<Answer, EngineError>> + Send + 'static,
-{
-    let line = Arc::new(Barrier::new(TASKS));
-    let runner = |number: usize| {
-        let (line, running) = (Arc::clone(&line), run(engines[number % engines.len()].clone(), number));
-        tokio::spawn(async move {
-            line.wait().await;
-            running.await
-        })
-    };
-    let tasks: Vec<_> = (0..TASKS).map(runner).collect();
-    let (mut won, mut told) = (0, Vec::new());
-    for task in tasks {
-        match task.await.expect("no panic") {
-            Ok(answer) if answer.already.is_none() => won += 1,
-            reply => told.push(code(&reply)),
-        }
-    }
-    (won, told)
-}
-
-async fn submit(engine: Engine<AnyStore>, submission: Submission) -> Result<Answer, EngineError> {
-    engine.submit(submission).await
-}
 
 /// One lease, one commit, and either a cancel or one winner.
 #[test]
@@ -54,7 +26,7 @@ fn one_winner_across_engines() {
         let mut conflicts = 0;
         for round in 0..ROUNDS {
             let id = job(&engines[round % ENGINES]).await;
-            let (won, told) = race(&engines, |engine, number| {
+            let (won, told) = race(&engines, TASKS, |engine, number| {
                 let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
                 submit(engine, Submission::new(&worker(&format!("w{number}")), call))
             })
@@ -63,7 +35,7 @@ fn one_winner_across_engines() {
             let executions = engines[0].store().executions(id).await.unwrap();
             assert_eq!(executions.len(), 1);
             let (token, holder) = (executions[0].token, Arc::clone(&executions[0].holder));
-            let (won, told) = race(&engines, |engine, number| {
+            let (won, told) = race(&engines, TASKS, |engine, number| {
                 let call = Call::Commit { record: id, token, result: json!(number), finish: true };
                 submit(engine, Submission::new(&worker(&holder), call))
             })
@@ -98,7 +70,7 @@ fn a_cancel_or_one_winner_across_engines() {
             let wanted = Wanted { most: TASKS, ..Wanted::one("race.entry", "judge") };
             let held = engines[0].lease(&judge, &wanted).await.unwrap();
             assert_eq!(held.len(), TASKS);
-            race(&engines, |engine, number| {
+            race(&engines, TASKS, |engine, number| {
                 let held = &held[number];
                 let submission = if number == round % TASKS {
                     let (record, input) = (prize, object(json!({})));

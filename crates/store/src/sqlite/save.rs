@@ -38,7 +38,9 @@ impl Writer {
     pub(super) fn save(&mut self, base: &Base, batch: &Batch) -> Result<Save, StoreError> {
         let saved = self.write(base, batch);
         if saved.is_err() {
+            // Whether it was written is not known: nothing that was loaded or remembered before is taken on trust.
             self.shared.recent().forget();
+            self.shared.generation.fetch_add(1, Ordering::Release);
         }
         saved
     }
