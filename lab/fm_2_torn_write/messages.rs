@@ -21,7 +21,9 @@ fn recovered_on_postgresql() {
             let opened = engine.hear();
             engine.say(&format!("commit {} {} stay", id.0, held.token.0));
             let answer = opened.and_then(|_| engine.hear());
-            assert_eq!(engine.ended().success(), answer.is_some(), "killed, or answered");
+            // One that has answered may still be killed, at a message of its closing.
+            let killed = !engine.ended().success();
+            assert!(killed || answer.is_some(), "silent, and yet not killed");
             whole(play.store()).await.expect("whole after a kill");
             // A kill after the commit's message finds it done, answered or not.
             let landed = effects(play.store(), id).await;
