@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::checks::Checks;
+use crate::retention::Retention;
 
 /// How an engine works. The defaults suit a server.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct Config {
     pub asking: usize,
     /// How long a question may wait for its turn and its answer together.
     pub check_time: Duration,
+    /// How long what has ended is kept. What is over is pruned, unless it is kept for ever.
+    pub retention: Retention,
 }
 
 impl Default for Config {
@@ -50,6 +53,7 @@ impl Default for Config {
             checks: Checks::default(),
             asking: 64,
             check_time: Duration::from_secs(10),
+            retention: Retention::default(),
         }
     }
 }

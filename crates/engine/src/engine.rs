@@ -15,13 +15,14 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::leasing::{self, Desk, Leased, Wanted};
+use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
 use crate::shared::{Counted, Shared, Tally};
 use crate::signals::Signals;
 use crate::stream::LogStream;
 use crate::trail::Trail;
 use crate::working::Worker;
-use crate::{batch, elsewhere, inbox, timers};
+use crate::{batch, elsewhere, inbox, prune, timers};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
@@ -65,7 +66,8 @@ impl<S: Store + 'static> Engine<S> {
         let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, asking });
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
-        let mut own = vec![writer, timers];
+        let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));
+        let mut own = vec![writer, timers, pruning];
         if let Some(news) = shared.store.news() {
             own.push(tokio::spawn(elsewhere::run(Arc::clone(&shared), news.clone())));
             own.push(tokio::spawn(inbox::run(Arc::clone(&shared), news)));
@@ -190,8 +192,15 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, Call::Yield { record, token })).await
     }
 
+    /// Take out what is over by now. The engine does so by itself, as its [`Config::retention`] says; this is for doing it by hand.
+    pub async fn prune(&self, options: &PruneOptions) -> Result<Pruned, EngineError> {
+        let pruned = prune::prune(&self.shared.store, options).await?;
+        prune::tell(&self.shared, &pruned).await;
+        Ok(pruned)
+    }
+
     /// The log after a place, as it grows: the entries of records that the actor may see. An operator sees all, those of no
-    /// record too.
+    /// record too. Before a place that pruning took, [`EngineError::Pruned`] says from where on it can be had.
     pub fn stream(&self, actor: &Actor, after: u64) -> LogStream<S> {
         LogStream::new(Arc::clone(&self.shared), actor.clone(), after)
     }

@@ -39,6 +39,9 @@ pub enum EngineError {
     /// The engine is shutting down, or has.
     #[error("the engine is closed")]
     Closed,
+    /// Pruning took something that was asked for. The oldest place after which the log can be asked for is named.
+    #[error("the log is pruned up to place {oldest}: ask for what comes after it")]
+    Pruned { oldest: u64 },
     /// Whether it was written is known only where the store's error says so.
     #[error(transparent)]
     Store(Arc<StoreError>),
@@ -48,7 +51,10 @@ pub enum EngineError {
 
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
-        Self::Store(Arc::new(error))
+        match error {
+            StoreError::Pruned { oldest } => Self::Pruned { oldest },
+            error => Self::Store(Arc::new(error)),
+        }
     }
 }
 
@@ -60,6 +66,7 @@ impl EngineError {
             Self::TooLarge { .. } => 413,
             Self::BadContent | Self::BadKey | Self::KeyReused | Self::BatchTooLarge { .. } => 422,
             Self::KeyRunning => 409,
+            Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
             Self::Undecided | Self::Store(_) | Self::NoChance(_) => 500,
         }
@@ -79,6 +86,7 @@ impl EngineError {
             Self::Contended => "contended",
             Self::Undecided => "undecided",
             Self::Closed => "closed",
+            Self::Pruned { .. } => "pruned",
             Self::Store(_) => "store",
             Self::NoChance(_) => "no_chance",
         }

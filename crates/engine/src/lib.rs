@@ -26,6 +26,7 @@
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share, and what the engine has counted |
 //! | `stream.rs` | the log, in order, as it grows |
+//! | `retention.rs`, `prune.rs` | how long what has ended is kept, and taking it out when that is over |
 //! | `verify/` | everything that a store keeps, worked out again from its log |
 //!
 //! # What can be relied on
@@ -51,8 +52,10 @@ mod http;
 mod inbox;
 mod leasing;
 mod once;
+mod prune;
 mod queue;
 mod reading;
+mod retention;
 mod shared;
 mod signals;
 mod stream;
@@ -69,8 +72,10 @@ pub use error::EngineError;
 pub use http::Http;
 pub use leasing::{Leased, Wanted};
 pub use once::Once;
+pub use prune::{PruneOptions, Pruned, prune};
 pub use queue::{Answer, Submission};
+pub use retention::Retention;
 pub use shared::Tally;
 pub use stream::LogStream;
-pub use verify::{Drift, Report, Watch, verify};
+pub use verify::{Beyond, Drift, Report, Watch, verify};
 pub use working::{Done, Job, Worker, Working};

@@ -17,6 +17,7 @@ use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
+use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::sqlite::SqliteStore;
 use crate::store::Store;
@@ -147,6 +148,46 @@ impl Store for AnyStore {
             Self::Memory(store) => store.put_definitions(files).await,
             Self::Sqlite(store) => store.put_definitions(files).await,
             Self::Postgres(store) => store.put_definitions(files).await,
+        }
+    }
+
+    async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
+        match self {
+            Self::Memory(store) => store.old(query).await,
+            Self::Sqlite(store) => store.old(query).await,
+            Self::Postgres(store) => store.old(query).await,
+        }
+    }
+
+    async fn kin(&self, ids: &[RecordId]) -> Result<Vec<Kin>, StoreError> {
+        match self {
+            Self::Memory(store) => store.kin(ids).await,
+            Self::Sqlite(store) => store.kin(ids).await,
+            Self::Postgres(store) => store.kin(ids).await,
+        }
+    }
+
+    async fn prune(&self, prune: &Arc<Prune>) -> Result<PruneSave, StoreError> {
+        match self {
+            Self::Memory(store) => store.prune(prune).await,
+            Self::Sqlite(store) => store.prune(prune).await,
+            Self::Postgres(store) => store.prune(prune).await,
+        }
+    }
+
+    async fn standing(&self) -> Result<Standing, StoreError> {
+        match self {
+            Self::Memory(store) => store.standing().await,
+            Self::Sqlite(store) => store.standing().await,
+            Self::Postgres(store) => store.standing().await,
+        }
+    }
+
+    async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
+        match self {
+            Self::Memory(store) => store.forget(old).await,
+            Self::Sqlite(store) => store.forget(old).await,
+            Self::Postgres(store) => store.forget(old).await,
         }
     }
 

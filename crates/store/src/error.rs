@@ -28,6 +28,9 @@ pub enum StoreError {
         "the database has schema {found}, this program reads {known}: open it with an engine once, which brings it up to date"
     )]
     TooOld { found: u32, known: u32 },
+    /// Pruning took something that was asked for. The oldest place after which the log can be read is named.
+    #[error("the log is pruned up to place {oldest}: ask for what comes after it")]
+    Pruned { oldest: u64 },
     #[error("version {hash} of the lifecycle `{lifecycle}` was never given to this store")]
     UnknownDefinition { lifecycle: String, hash: String },
     #[error("the lifecycle files have {} errors", .0.len())]

@@ -30,6 +30,9 @@
 //! gap in the order of commit. Everything else is a projection that [`Replay`] can build again. A batch is folded into what
 //! it comes to (`net.rs`) before it is written, and all stores write from that.
 //!
+//! Pruning takes whole records with all of their entries out of the log, and leaves a [`Checkpoint`](log::Checkpoint) in it that
+//! carries forward what the rest still needs (`prune/`).
+//!
 //! # Stores
 //!
 //! [`MemoryStore`] is the reference model: core's own complete world behind a lock. [`SqliteStore`] is the embedded
@@ -50,6 +53,7 @@ mod names;
 mod net;
 mod plain;
 mod postgres;
+mod prune;
 mod query;
 pub mod scan;
 mod scratch;
@@ -66,8 +70,11 @@ pub use inbox::{Letter, LetterAnswer, Refused};
 pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
 pub use postgres::{PostgresStore, PostgresView};
+pub use prune::{
+    Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing, Taken, Unsound,
+};
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, own_worker, rank};
 pub use scan::{Difference, Scan};
-pub use scratch::{Applied, Keyed, Kind, Scratch, Unfit};
+pub use scratch::{Applied, Keyed, Kind, Removed, Scratch, Unfit};
 pub use sqlite::{SqliteStore, SqliteView};
 pub use store::Store;

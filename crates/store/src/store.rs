@@ -16,6 +16,7 @@ use crate::catalog::Catalog;
 use crate::error::StoreError;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
+use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 
 /// A place where records live. It loads and saves, and decides nothing.
@@ -37,7 +38,7 @@ pub trait Store: Send + Sync {
     /// Records with a timer or a lease that ends at `until` or before, the earliest first.
     fn due(&self, until: Time, limit: usize) -> impl Future<Output = Result<Vec<(Time, RecordId)>, StoreError>> + Send;
 
-    /// The log after a place, in order, without a gap.
+    /// The log after a place, in order, without a gap. [`StoreError::Pruned`] where pruning took something after it.
     fn log(&self, after: u64, limit: usize) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
 
     /// A record's own entries after a version, in order.
@@ -74,6 +75,22 @@ pub trait Store: Send + Sync {
     /// Check lifecycle files and take them in: a version never seen becomes the current one of its lifecycle, a known one
     /// changes nothing.
     fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// Records that ended long ago, the oldest first. Looks at no more than a bounded number.
+    fn old(&self, query: &OldQuery) -> impl Future<Output = Result<OldPage, StoreError>> + Send;
+
+    /// Records with all that point to them; those that are not there are left out.
+    fn kin(&self, ids: &[RecordId]) -> impl Future<Output = Result<Vec<Kin>, StoreError>> + Send;
+
+    /// Take records out, each with all of its entries, and leave a checkpoint in the log: all of it in one transaction, after
+    /// comparing the records and their links with what was loaded.
+    fn prune(&self, prune: &Arc<Prune>) -> impl Future<Output = Result<PruneSave, StoreError>> + Send;
+
+    /// How far the store is pruned.
+    fn standing(&self) -> impl Future<Output = Result<Standing, StoreError>> + Send;
+
+    /// Forget old answers to callers' keys. Looks at no more than a bounded number.
+    fn forget(&self, old: &OldRequests) -> impl Future<Output = Result<Forgotten, StoreError>> + Send;
 
     /// A name for this opening of the store, where only one process can have it open at a time. What workers inside that
     /// process lease is marked with it ([`own_worker`](crate::own_worker)).

@@ -24,6 +24,8 @@ pub(super) enum Again {
     Other(String),
     /// What it was decided on is not kept.
     Unknown,
+    /// It would be decided otherwise now that some of what it was decided on is pruned.
+    Pruned,
 }
 
 /// The job whose result `decide` must read to decide this again: the log has its hash only.
@@ -56,8 +58,10 @@ pub(super) fn again(
             _ => is_exact = false,
         }
     }
-    let outcome = match decided(scratch, definitions, &operation, first.at, &leases(group))? {
+    let mut snapshot = Snapshot::default();
+    let outcome = match decided(scratch, definitions, &mut snapshot, &operation, (first.at, &leases(group)))? {
         Ok(outcome) => outcome,
+        Err(_) if misses(scratch, &snapshot, first.seq)? => return Ok(Again::Pruned),
         Err(why) => return Ok(Again::Other(why)),
     };
     if let Outcome::Changes(changes) = &outcome {
@@ -72,7 +76,27 @@ pub(super) fn again(
     let head = |id: RecordId| heads.get(&id).copied().unwrap_or(onceward_store::log::NO_HASH);
     let write = Write::new(operation, outcome);
     let told = as_logged(&write, first.at, body.catalog, first.seq - 1, head)?;
-    compare(group, &told, is_exact)
+    match compare(group, &told, is_exact)? {
+        Again::Other(_) if misses(scratch, &snapshot, first.seq)? => Ok(Again::Pruned),
+        again => Ok(again),
+    }
+}
+
+/// Whether an operation looked for something that pruning has taken since: a record that is not there, or a link that some are
+/// gone from.
+fn misses(scratch: &Scratch, snapshot: &Snapshot, seq: u64) -> Result<bool, StoreError> {
+    if !scratch.is_before_pruning(seq) {
+        return Ok(false);
+    }
+    if snapshot.records.values().any(Option::is_none) {
+        return Ok(true);
+    }
+    for key in snapshot.links.keys() {
+        if scratch.has_lost_links(key.target)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn compare(group: &[Told], again: &[Entry], is_exact: bool) -> Result<Again, StoreError> {
@@ -122,17 +146,16 @@ fn leases(group: &[Told]) -> HashMap<RecordId, (Token, Time)> {
 fn decided(
     scratch: &mut Scratch,
     definitions: &Definitions,
+    snapshot: &mut Snapshot,
     operation: &Operation,
-    now: Time,
-    leases: &HashMap<RecordId, (Token, Time)>,
+    (now, leases): (Time, &HashMap<RecordId, (Token, Time)>),
 ) -> Result<Result<Outcome, String>, StoreError> {
-    let mut snapshot = Snapshot::default();
     for _ in 0..ROUNDS {
-        match decide(definitions, &snapshot, operation, now) {
+        match decide(definitions, snapshot, operation, now) {
             Decision::Missing(keys) => {
-                scratch.load(&mut snapshot, &keys)?;
+                scratch.load(snapshot, &keys)?;
                 for (id, (token, ends)) in leases {
-                    move_lease(&mut snapshot, *id, Some(*token), *ends);
+                    move_lease(snapshot, *id, Some(*token), *ends);
                 }
             }
             // It was not due then: a heartbeat must have moved the end of its lease.
@@ -140,7 +163,7 @@ fn decided(
                 let Some(later) = now.max(at).checked_add(Duration::from_micros(1)) else {
                     return Ok(Err("time ends".to_owned()));
                 };
-                let moved = records.iter().filter(|id| move_lease(&mut snapshot, **id, None, later)).count();
+                let moved = records.iter().filter(|id| move_lease(snapshot, **id, None, later)).count();
                 if moved == 0 {
                     return Ok(Err(format!("{records:?} would be due before it")));
                 }

@@ -11,13 +11,13 @@ use onceward_store::{Entry, StoreError};
 
 use super::again::{Again, needs_result};
 use super::report::Drift;
-use super::{PAGE, Verify, invariants};
+use super::{PAGE, Stop, Verify, invariants};
 
 /// The table's name.
 pub(super) const HISTORY: &str = "history";
 
 /// Missing entries that are named one by one.
-const NAMED: u64 = 20;
+const NAMED: usize = 20;
 
 /// An entry that was read, and what it says.
 pub(super) struct Told {
@@ -27,9 +27,16 @@ pub(super) struct Told {
     fits: bool,
 }
 
+impl Told {
+    /// The place of its operation's first entry.
+    fn first(&self) -> u64 {
+        self.entry.seq.saturating_sub(u64::from(self.body.back))
+    }
+}
+
 impl<S: Scan> Verify<'_, S> {
     /// The whole log, as far as it goes by now.
-    pub(super) async fn read_log(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn read_log(&mut self) -> Result<(), Stop> {
         // What stands before the first place is in no page that starts there.
         let page = self.store.scan_log(i64::MIN, PAGE).await?;
         for row in page.rows.iter().filter(|row| row.seq <= 0) {
@@ -40,7 +47,7 @@ impl<S: Scan> Verify<'_, S> {
     }
 
     /// Read on to a place that a commit ended at.
-    pub(super) async fn catch_up(&mut self, to: u64) -> Result<(), StoreError> {
+    pub(super) async fn catch_up(&mut self, to: u64) -> Result<(), Stop> {
         let mut group: Vec<Told> = Vec::new();
         let mut next = self.scratch.seq + 1;
         while next <= to {
@@ -52,22 +59,21 @@ impl<S: Scan> Verify<'_, S> {
                 if seq > to {
                     break;
                 }
-                for missing in (next..seq).take(usize::try_from(NAMED).unwrap_or(0)) {
-                    self.found(Difference::new(HISTORY, missing, What::Missing).against("INV-4"));
+                self.gap(next, seq, NAMED).await?;
+                if self.scratch.is_taken(seq)? {
+                    self.found(Difference::broken(HISTORY, seq, "it is there, and a checkpoint says that it was pruned"));
                 }
-                if seq.saturating_sub(next) > NAMED {
-                    let why = format!("{} more entries before it are not there", seq - next - NAMED);
-                    self.found(Difference::broken(HISTORY, seq, why).against("INV-4"));
-                }
-                self.batch(seq, row.batch_end);
+                self.batch(seq, row.batch_end)?;
                 next = seq + 1;
                 self.report.entries += 1;
                 let entry = self.entry(&row, seq);
                 let body = entry.body();
-                if body.as_ref().is_ok_and(|body| body.back == 0) || body.is_err() {
+                let first = body.as_ref().map_or(seq, |body| seq.saturating_sub(u64::from(body.back)));
+                if group.first().is_some_and(|told| told.first() != first) {
                     self.carry(std::mem::take(&mut group)).await?;
                 }
-                let fits = self.chain(&row, &entry)?;
+                let is_checkpoint = body.as_ref().is_ok_and(|body| body.pruned.is_some());
+                let fits = self.chain(&row, &entry, is_checkpoint)?;
                 match body {
                     Ok(body) => group.push(Told { entry, body, fits }),
                     Err(error) => {
@@ -78,7 +84,7 @@ impl<S: Scan> Verify<'_, S> {
             }
             if next == before {
                 // The store says that its log goes further, and has nothing there.
-                self.found(Difference::new(HISTORY, next, What::Missing).against("INV-4"));
+                self.gap(next, to + 1, 1).await?;
                 break;
             }
             self.at("log", next - 1, to);
@@ -89,14 +95,19 @@ impl<S: Scan> Verify<'_, S> {
     }
 
     /// Where one batch ends, the next begins.
-    fn batch(&mut self, seq: u64, end: Option<i64>) {
+    fn batch(&mut self, seq: u64, end: Option<i64>) -> Result<(), StoreError> {
         if let Some((last, kept)) = self.batch_end
             && Some(kept) != end
             && i64::try_from(last) != Ok(kept)
         {
-            self.found(Difference::differs("batches", kept, "last", kept, last));
+            // Its last entries may have been pruned, and then nothing else stands there.
+            let to = u64::try_from(kept).unwrap_or(0);
+            if to < last || to >= seq || self.scratch.not_taken(last + 1, to + 1, 0)?.1 > 0 {
+                self.found(Difference::differs("batches", kept, "last", kept, last));
+            }
         }
         self.batch_end = end.map(|end| (seq, end));
+        Ok(())
     }
 
     fn entry(&mut self, row: &LogRow, seq: u64) -> Entry {
@@ -114,12 +125,16 @@ impl<S: Scan> Verify<'_, S> {
     }
 
     /// An entry's hash is of what it says and of the record's entry before; and it says where that one stands.
-    fn chain(&mut self, row: &LogRow, entry: &Entry) -> Result<bool, StoreError> {
+    fn chain(&mut self, row: &LogRow, entry: &Entry, is_checkpoint: bool) -> Result<bool, StoreError> {
         let known = match entry.record {
             Some(id) => self.scratch.known(id)?,
             None => None,
         };
-        let previous = known.as_ref().map_or(onceward_store::log::NO_HASH, |known| known.head);
+        let previous = match &known {
+            Some(known) => known.head,
+            None if is_checkpoint => self.scratch.standing().head,
+            None => onceward_store::log::NO_HASH,
+        };
         let told = entry.expected_hash(&previous);
         let fits = told == entry.hash;
         if !fits {
@@ -140,17 +155,32 @@ impl<S: Scan> Verify<'_, S> {
     /// One operation: all of its entries.
     async fn carry(&mut self, group: Vec<Told>) -> Result<(), StoreError> {
         let Some(first) = group.first() else { return Ok(()) };
+        if let Some(checkpoint) = &first.body.pruned {
+            return self.checkpoint(&first.entry, checkpoint);
+        }
         if first.body.catalog > self.scratch.catalog().number() {
             let learned = self.store.learn().await?;
             self.scratch.learn(&learned.catalog)?;
         }
+        // Of an older operation some entries may be gone; then the others still know their places.
+        let is_whole = first.first() > self.scratch.floor();
+        let more = usize::try_from(first.body.more).unwrap_or(usize::MAX);
+        if is_whole && first.body.back == 0 && group.len() - 1 != more {
+            let why = format!("it says that {more} more entries tell of its operation, and {} do", group.len() - 1);
+            self.found(Difference::broken(HISTORY, first.entry.seq, why).against("INV-3"));
+        }
         for (number, told) in (0_u32..).zip(&group) {
+            let number = if is_whole { number } else { told.body.back };
             if told.body.back != number || (number == 0) != told.body.operation.is_some() {
                 let why = format!("it calls itself number {} of an operation and stands at {number}", told.body.back);
                 self.found(Difference::broken(HISTORY, told.entry.seq, why).against("INV-3"));
             }
         }
-        self.decide_again(&group).await?;
+        if is_whole {
+            self.decide_again(&group).await?;
+        } else {
+            self.report.pruned.undecided += 1;
+        }
         for told in group {
             self.scratch.pass(told.entry.seq);
             match self.scratch.apply(&told.entry, &told.body, told.fits) {
@@ -193,6 +223,7 @@ impl<S: Scan> Verify<'_, S> {
         match super::again::again(&mut self.scratch, &definitions, group, result)? {
             Again::Same => self.report.decided += 1,
             Again::Unknown => self.report.undecided += 1,
+            Again::Pruned => self.report.pruned.undecided += 1,
             Again::Other(_) if is_refusal => {
                 self.report.decided += 1;
                 self.report.other_refusals += 1;

@@ -7,6 +7,7 @@
 //! | file | duty |
 //! | --- | --- |
 //! | `log.rs` | the log: gaps, hashes, entries that do not fit |
+//! | `pruned.rs` | checkpoints: what pruning took, and what is carried forward |
 //! | `again.rs` | deciding an old operation again |
 //! | `invariants.rs` | what must hold of every change, and of the whole |
 //! | `tables.rs` | tables held against the scratch |
@@ -16,6 +17,7 @@
 mod again;
 mod invariants;
 mod log;
+mod pruned;
 mod report;
 mod seen;
 mod tables;
@@ -29,16 +31,44 @@ use onceward_core::time::Time;
 use onceward_store::scan::{Scan, Table};
 use onceward_store::{Difference, Scratch, StoreError};
 
-pub use report::{Drift, Report, Watch};
+pub use report::{Beyond, Drift, Report, Watch};
 
 /// Entries of the log, and rows of a table, that are read in one transaction.
 const PAGE: usize = 2_000;
+
+/// How often it starts again because pruning took what it had not read yet.
+const TIMES: usize = 20;
 
 /// Look through a store. `now` is the time, for leases that heartbeats have moved: none ends later than a day from now.
 ///
 /// What is wrong with the store is in the report; an error means that it could not be read. The work is done in this very
 /// task and takes as long as it takes: give it a thread of its own.
 pub async fn verify<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Result<Report, StoreError> {
+    for _ in 0..TIMES {
+        match once(store, now, watch).await {
+            Ok(report) => return Ok(report),
+            Err(Stop::Store(error)) => return Err(error),
+            Err(Stop::Pruned) => {}
+        }
+    }
+    let stopped = "entries were pruned again and again while the log was read: try again when pruning is over";
+    Ok(Report { stopped: Some(stopped.to_owned()), ..Report::default() })
+}
+
+/// Why it does not go on.
+enum Stop {
+    Store(StoreError),
+    /// Entries that were still to be read are gone: from the start again, by the new checkpoint.
+    Pruned,
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+async fn once<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Result<Report, Stop> {
     let learned = store.learn().await?;
     let mut verify = Verify {
         store,
@@ -46,6 +76,7 @@ pub async fn verify<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Res
         latest: Time::MIN,
         scratch: Scratch::new(&learned.catalog)?,
         batch_end: None,
+        newest: 0,
         definitions: HashMap::new(),
         report: Report::default(),
         watch,
@@ -57,13 +88,14 @@ pub async fn verify<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Res
         verify.report.stopped = Some("lifecycles are damaged: nothing can be worked out without them".to_owned());
         return Ok(verify.report);
     }
+    verify.stand().await?;
     verify.read_log().await?;
     for table in store.tables() {
         verify.table(*table).await?;
     }
     verify.whole()?;
     verify.report.seq = verify.scratch.seq;
-    verify.report.records = verify.scratch.records;
+    verify.report.records = verify.scratch.records - verify.scratch.gone;
     Ok(verify.report)
 }
 
@@ -75,6 +107,8 @@ struct Verify<'a, S> {
     scratch: Scratch,
     /// The last entry that was read, and where its batch says that it ends.
     batch_end: Option<(u64, i64)>,
+    /// The newest checkpoint when the log was first looked at.
+    newest: u64,
     /// The current versions as they were, by the catalog's number.
     definitions: HashMap<u32, Arc<Definitions>>,
     report: Report,
@@ -101,7 +135,7 @@ impl<S: Scan> Verify<'_, S> {
     /// How many rows of a table there should be, about.
     fn about(&self, table: Table) -> u64 {
         match table {
-            Table::Counter => 1,
+            Table::Counter | Table::Pruned => 1,
             _ => self.scratch.records,
         }
     }

@@ -30,6 +30,8 @@ pub struct Report {
     /// Refusals that would be answered otherwise on what the log says. A refusal rests on what had been loaded, which nobody
     /// compares again, so that under load there may be some.
     pub other_refusals: u64,
+    /// What pruning took, which can no longer be proved.
+    pub pruned: Beyond,
     /// Rows that came while their table was read, and were not met.
     pub too_young: u64,
     pub differences: Vec<Difference>,
@@ -38,6 +40,18 @@ pub struct Report {
     pub more_drifts: u64,
     /// Why it did not go on to the end.
     pub stopped: Option<String>,
+}
+
+/// What checkpoints say that pruning took: they are taken at their word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beyond {
+    pub checkpoints: u64,
+    pub records: u64,
+    pub entries: u64,
+    /// The last place that was taken. Operations up to here are not decided again.
+    pub floor: u64,
+    /// Operations that could not be decided again: up to the floor, or by records that are gone.
+    pub undecided: u64,
 }
 
 impl Report {

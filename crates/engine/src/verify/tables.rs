@@ -8,11 +8,11 @@ use onceward_core::value::RecordId;
 use onceward_store::scan::{
     At, Beside, Cell, Columns, Kept, Known, MANY, Scan, Table, What, execution_columns, expected,
 };
-use onceward_store::{Difference, Keyed, Kind, StoreError};
+use onceward_store::{Difference, Keyed, Kind, Standing, StoreError};
 use sha2::{Digest, Sha256};
 
 use super::seen::Seen;
-use super::{PAGE, Verify};
+use super::{PAGE, Stop, Verify};
 
 /// How often a table is read before a row is called missing. A heartbeat may carry a row from before the reader to behind it
 /// without a word in the log; twice in a row it would have to be very unlucky.
@@ -22,7 +22,7 @@ const ROUNDS: usize = 3;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl<S: Scan> Verify<'_, S> {
-    pub(super) async fn table(&mut self, table: Table) -> Result<(), StoreError> {
+    pub(super) async fn table(&mut self, table: Table) -> Result<(), Stop> {
         let mut seen = Seen::default();
         let mut since = None;
         for round in 1..=ROUNDS {
@@ -91,6 +91,14 @@ impl<S: Scan> Verify<'_, S> {
             wrong.push(What::Extra);
             return Ok(());
         };
+        let mut told = told;
+        if let Some((_, number)) = told.iter_mut().find(|(name, _)| *name == "row" && self.scratch.standing().checkpoint > 0) {
+            // Where records are gone, those that stay keep their numbers: none has a smaller one than it has a place.
+            let kept = row.columns.iter().find(|(name, _)| *name == "row").and_then(|(_, kept)| kept.clone());
+            if kept.as_deref().and_then(|kept| kept.parse().ok()).is_some_and(|kept: u64| kept >= known.row) {
+                *number = kept;
+            }
+        }
         compare(&row.columns, &told, wrong);
         // Entries are found by the record's id, and the hash is of it too.
         if table == Table::Records && !known.vouched {
@@ -201,6 +209,14 @@ impl<S: Scan> Verify<'_, S> {
             compare(&row.columns, &vec![("one", cell(1)), ("seq", cell(seq))], wrong);
             return Ok(());
         }
+        if table == Table::Pruned {
+            seen.mark(1);
+            let Standing { checkpoint, head, floor } = *self.scratch.standing();
+            let head = hex::encode(&head);
+            let told = [("one", cell(1)), ("checkpoint", cell(checkpoint)), ("floor", cell(floor)), ("head", cell(head))];
+            compare(&row.columns, &told.to_vec(), wrong);
+            return Ok(());
+        }
         let Some(kind) = kind(table) else { return Ok(()) };
         let kept = self.scratch.keyed(kind, key)?;
         if let Some(kept) = &kept {
@@ -271,7 +287,7 @@ impl<S: Scan> Verify<'_, S> {
                 .collect());
         }
         Ok(match table {
-            Table::Counter => vec![(1, Some(At::Key("1".to_owned())), 0)].into_iter().filter(|_| last == 0).collect(),
+            Table::Counter | Table::Pruned => vec![(1, Some(At::Key("1".to_owned())), 0)].into_iter().filter(|_| last == 0).collect(),
             Table::Executions => {
                 let rows = self.scratch.executions_after(last, PAGE)?.into_iter();
                 rows.map(|row| (row.row, Some(row.at), row.born)).collect()

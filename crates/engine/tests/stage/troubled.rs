@@ -9,8 +9,8 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    Base, Batch, Candidate, Catalog, Entry, LeaseQuery, ListQuery, MemoryStore, Page, Request, RequestName, Save,
-    StateCount, Store, StoreError,
+    Base, Batch, Candidate, Catalog, Entry, Forgotten, Kin, LeaseQuery, ListQuery, MemoryStore, OldPage, OldQuery,
+    OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Store, StoreError,
 };
 use tokio::sync::Semaphore;
 
@@ -101,6 +101,26 @@ impl Store for Troubled {
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
         self.inner.put_definitions(files).await
+    }
+
+    async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
+        self.inner.old(query).await
+    }
+
+    async fn kin(&self, ids: &[RecordId]) -> Result<Vec<Kin>, StoreError> {
+        self.inner.kin(ids).await
+    }
+
+    async fn prune(&self, prune: &Arc<Prune>) -> Result<PruneSave, StoreError> {
+        self.inner.prune(prune).await
+    }
+
+    async fn standing(&self) -> Result<Standing, StoreError> {
+        self.inner.standing().await
+    }
+
+    async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
+        self.inner.forget(old).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
+use super::checkpoint::Checkpoint;
 use super::diff::Diff;
 use crate::StoreError;
 use crate::batch::{Outcome, Write};
@@ -28,7 +29,7 @@ pub const NO_HASH: Hash = [0; 32];
 pub struct Entry {
     /// Its place in the log; no place is left out.
     pub seq: u64,
-    /// `None` for a refusal that was audited.
+    /// `None` for a refusal that was audited, and for a checkpoint.
     pub record: Option<RecordId>,
     /// The record's version after it.
     pub version: u64,
@@ -67,6 +68,9 @@ pub struct Body<'a> {
     /// In the first entry of an operation. A worker's result stands in it by its hash only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Cow<'a, Operation>>,
+    /// In the first one: so many more follow.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: u32,
     /// In the others: so many entries before this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub back: u32,
@@ -94,6 +98,9 @@ pub struct Body<'a> {
     pub audit: Vec<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<RefusalMark>,
+    /// Nobody's operation: what pruning took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruned: Option<Cow<'a, Checkpoint>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
@@ -167,6 +174,32 @@ impl NewEntry {
     }
 }
 
+impl<'a> Body<'a> {
+    fn pruned(checkpoint: &'a Checkpoint) -> Self {
+        Self {
+            operation: None,
+            more: 0,
+            back: 0,
+            catalog: 0,
+            deciding: 0,
+            rows: Cow::default(),
+            change: None,
+            uniques: Cow::default(),
+            counts: Cow::default(),
+            moves: Vec::new(),
+            effect: None,
+            audit: Vec::new(),
+            refusal: None,
+            pruned: Some(Cow::Borrowed(checkpoint)),
+        }
+    }
+}
+
+/// The entry of a checkpoint; `previous` is the hash of the one before.
+pub(crate) fn entry_of(checkpoint: &Checkpoint, now: Time, previous: &Hash) -> Result<NewEntry, StoreError> {
+    NewEntry::write(None, 0, now, previous, &Body::pruned(checkpoint))
+}
+
 /// The entries of one operation. `heads` knows the hash of each record's last entry and learns the new ones.
 pub(crate) fn entries_of(
     write: &Write,
@@ -185,11 +218,13 @@ pub(crate) fn entries_of(
             return Ok(());
         }
     };
+    let more = u32::try_from(changes.records.len().saturating_sub(1)).unwrap_or(u32::MAX);
     for (number, change) in changes.records.iter().enumerate() {
         let after = &change.after;
         let first = number == 0;
         let body = Body {
             operation: first.then(|| logged(&write.operation)),
+            more: if first { more } else { 0 },
             back: u32::try_from(number).unwrap_or(u32::MAX),
             catalog: if first { catalog } else { 0 },
             deciding: if first { DECIDING_VERSION } else { 0 },
@@ -201,6 +236,7 @@ pub(crate) fn entries_of(
             effect: changes.effects.iter().find(|effect| effect.record == after.id).map(EffectMark::of),
             audit: audit_of(changes, after.id, first),
             refusal: None,
+            pruned: None,
         };
         let previous = heads(after.id, None);
         let entry = NewEntry::write(Some(after.id), after.version, changes.now, &previous, &body)?;
@@ -224,6 +260,7 @@ fn audit_of(changes: &Changes, id: RecordId, first: bool) -> Vec<Arc<str>> {
 fn refused<'a>(write: &'a Write, refusal: &Refusal, catalog: u32) -> Body<'a> {
     Body {
         operation: Some(logged(&write.operation)),
+        more: 0,
         back: 0,
         catalog,
         deciding: DECIDING_VERSION,
@@ -243,6 +280,7 @@ fn refused<'a>(write: &'a Write, refusal: &Refusal, catalog: u32) -> Body<'a> {
             state: refusal.state.clone(),
             denial: refusal.denial,
         }),
+        pruned: None,
     }
 }
 

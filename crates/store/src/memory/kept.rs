@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use onceward_core::decide::{Effect, Snapshot};
+use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
 use crate::batch::{Request, RequestName};
 use crate::catalog::Catalog;
 use crate::log::{Entry, Hash};
+use crate::prune::Standing;
 
 /// Core's own complete world, and beside it what core has no need of.
 #[derive(Debug)]
@@ -21,7 +23,9 @@ pub(super) struct Kept {
     pub(super) beside: HashMap<RecordId, Beside>,
     pub(super) effects: HashMap<RecordId, Effect>,
     pub(super) contents: HashMap<[u8; 32], Arc<[u8]>>,
-    pub(super) requests: HashMap<RequestName, Request>,
+    /// With the time when each was answered.
+    pub(super) requests: BTreeMap<RequestName, (Request, Time)>,
+    pub(super) pruned: Standing,
     pub(super) log: Vec<Entry>,
     pub(super) catalog: Arc<Catalog>,
 }
@@ -37,6 +41,13 @@ pub(super) struct Beside {
     pub(super) links: u64,
 }
 
+impl Kept {
+    /// The last place in the log. What stands there is never pruned.
+    pub(super) fn last(&self) -> u64 {
+        self.log.last().map_or(0, |entry| entry.seq)
+    }
+}
+
 impl Default for Kept {
     fn default() -> Self {
         Self {
@@ -46,7 +57,8 @@ impl Default for Kept {
             beside: HashMap::new(),
             effects: HashMap::new(),
             contents: HashMap::new(),
-            requests: HashMap::new(),
+            requests: BTreeMap::new(),
+            pruned: Standing::default(),
             log: Vec::new(),
             catalog: Arc::default(),
         }

@@ -2,6 +2,7 @@
 //! users: nothing outlives the process.
 
 mod kept;
+mod prune;
 mod read;
 mod save;
 mod scan;
@@ -21,6 +22,7 @@ use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::log::Entry;
+use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
 use kept::Kept;
@@ -64,7 +66,11 @@ impl Store for MemoryStore {
     }
 
     async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        Ok(self.kept().log.iter().filter(|entry| entry.seq > after).take(limit).cloned().collect())
+        let kept = self.kept();
+        if after < kept.pruned.floor {
+            return Err(StoreError::Pruned { oldest: kept.pruned.floor });
+        }
+        Ok(kept.log.iter().filter(|entry| entry.seq > after).take(limit).cloned().collect())
     }
 
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
@@ -98,7 +104,7 @@ impl Store for MemoryStore {
     }
 
     async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
-        Ok(self.kept().requests.get(name).cloned())
+        Ok(self.kept().requests.get(name).map(|(request, _)| request.clone()))
     }
 
     async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {
@@ -111,6 +117,26 @@ impl Store for MemoryStore {
             Arc::make_mut(&mut kept.catalog).learn(&loaded.definitions);
             Arc::clone(&kept.catalog)
         }))
+    }
+
+    async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
+        Ok(self.kept().old(query))
+    }
+
+    async fn kin(&self, ids: &[RecordId]) -> Result<Vec<Kin>, StoreError> {
+        Ok(self.kept().kin(ids))
+    }
+
+    async fn prune(&self, prune: &Arc<Prune>) -> Result<PruneSave, StoreError> {
+        self.kept().prune(prune)
+    }
+
+    async fn standing(&self) -> Result<Standing, StoreError> {
+        Ok(self.kept().pruned)
+    }
+
+    async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
+        Ok(self.kept().forget(old))
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

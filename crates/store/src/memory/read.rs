@@ -46,7 +46,7 @@ impl Kept {
         }
     }
 
-    fn stored(&self, id: RecordId) -> Option<(Stored, Arc<Record>)> {
+    pub(super) fn stored(&self, id: RecordId) -> Option<(Stored, Arc<Record>)> {
         let (record, beside) = (self.world.record(id)?, self.beside.get(&id)?);
         let expires_at = record.execution.as_ref().map(|execution| execution.expires_at);
         let Beside { row, head, entry, .. } = *beside;
@@ -59,7 +59,7 @@ impl Kept {
     }
 
     /// In the order of creation.
-    fn records(&self) -> impl Iterator<Item = (u64, &Arc<Record>)> {
+    pub(super) fn records(&self) -> impl Iterator<Item = (u64, &Arc<Record>)> {
         self.rows.iter().filter_map(|(row, id)| self.world.record(*id).map(|record| (*row, record)))
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onceward_core::decide::Account;
+use onceward_core::time::Time;
 
 use super::kept::{Beside, Kept};
 use crate::base::Base;
@@ -23,8 +24,8 @@ impl Kept {
                 self.world.apply(changes);
             }
         }
-        self.keep_beside(&net);
-        let first = u64::try_from(self.log.len()).unwrap_or(u64::MAX) + 1;
+        self.keep_beside(&net, batch.now);
+        let first = self.last() + 1;
         let mut last = first - 1;
         for entry in net.entries {
             last += 1;
@@ -84,7 +85,7 @@ impl Kept {
         Ok(())
     }
 
-    fn keep_beside(&mut self, net: &Net) {
+    fn keep_beside(&mut self, net: &Net, now: Time) {
         for record in &net.records {
             let id = record.after.id;
             let new_row = self.rows.last_key_value().map_or(0, |(row, _)| *row) + 1;
@@ -101,6 +102,6 @@ impl Kept {
         }
         self.effects.extend(net.effects.iter().map(|effect| (effect.record, (*effect).clone())));
         self.contents.extend(net.contents.iter().map(|(payload, bytes)| (payload.sha256, Arc::from(*bytes))));
-        self.requests.extend(net.requests.iter().map(|request| (request.name.clone(), (*request).clone())));
+        self.requests.extend(net.requests.iter().map(|request| (request.name.clone(), ((*request).clone(), now))));
     }
 }

@@ -10,12 +10,14 @@ use super::MemoryStore;
 use super::kept::Kept as World;
 use crate::StoreError;
 use crate::log::EffectMark;
+use crate::prune::Standing;
 use crate::scan::{
     At, Beside, Columns, Cursor, Kept, Known, Learned, LogPage, LogRow, Scan, ScanPage, Spot, Table, execution_columns,
     expected, joined, key_of_count, key_of_unique, number,
 };
 
 const TABLES: &[Table] = &[
+    Table::Pruned,
     Table::Records,
     Table::Executions,
     Table::Effects,
@@ -38,8 +40,8 @@ impl Scan for MemoryStore {
 
     async fn scan_log(&self, after: i64, limit: usize) -> Result<LogPage, StoreError> {
         let kept = self.kept();
-        let after = usize::try_from(after).unwrap_or(0);
-        let rows = kept.log.iter().skip(after).take(limit).map(|entry| LogRow {
+        let after = u64::try_from(after).unwrap_or(0);
+        let rows = kept.log.iter().filter(|entry| entry.seq > after).take(limit).map(|entry| LogRow {
             seq: i64::try_from(entry.seq).unwrap_or(i64::MAX),
             record: entry.record,
             nobody: None,
@@ -73,10 +75,6 @@ impl Scan for MemoryStore {
 }
 
 impl World {
-    fn last(&self) -> u64 {
-        u64::try_from(self.log.len()).unwrap_or(u64::MAX)
-    }
-
     fn known(&self, id: RecordId) -> Option<Known> {
         let (record, beside) = (self.world.record(id)?, self.beside.get(&id)?);
         Some(Known {
@@ -146,6 +144,13 @@ impl World {
                     Kept::new(At::Key(hex::encode(sha256)), vec![("bytes", Some(digest.into()))])
                 };
                 self.contents.iter().map(row).collect()
+            }
+            Table::Pruned => {
+                let Standing { checkpoint, head, floor } = self.pruned;
+                let head = Some(hex::encode(&head).into());
+                let columns =
+                    vec![("one", number(1)), ("checkpoint", number(checkpoint)), ("floor", number(floor)), ("head", head)];
+                vec![Kept::new(At::Key("1".to_owned()), columns)]
             }
             Table::Ready | Table::Lanes | Table::Timers | Table::Tallies | Table::Counter => Vec::new(),
         }

@@ -18,6 +18,7 @@ mod marks;
 mod migrate;
 mod news;
 mod pipeline;
+mod prune;
 mod read;
 mod rows;
 mod save;
@@ -45,6 +46,7 @@ use crate::error::StoreError;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
+use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
 use load::{Asking, Wish};
@@ -235,6 +237,29 @@ impl Store for PostgresStore {
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
         let known = definitions::put(&self.inner, files).await?;
         Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
+        prune::old(&self.inner, query).await
+    }
+
+    async fn kin(&self, ids: &[RecordId]) -> Result<Vec<Kin>, StoreError> {
+        prune::kin(&self.inner, ids).await
+    }
+
+    async fn prune(&self, prune: &Arc<Prune>) -> Result<PruneSave, StoreError> {
+        // In a task of its own: a caller that goes away must not leave a transaction half done.
+        let work = prune::prune(Arc::clone(&self.inner), Arc::clone(prune));
+        let ended = |error: tokio::task::JoinError| StoreError::Unavailable(format!("the prune did not end: {error}"));
+        tokio::spawn(work).await.map_err(ended)?
+    }
+
+    async fn standing(&self) -> Result<Standing, StoreError> {
+        prune::standing(&self.inner).await
+    }
+
+    async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
+        prune::forget(&self.inner, old).await
     }
 
     fn news(&self) -> Option<watch::Receiver<u64>> {

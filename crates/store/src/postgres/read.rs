@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::Inner;
 use super::pipeline::{Pipeline, arg};
+use super::prune::{STANDING, read_standing};
 use super::rows::{self, signed, size};
 use crate::batch::{Request, RequestName};
 use crate::error::StoreError;
@@ -56,7 +57,14 @@ const REQUEST: &str = "SELECT digest, answer FROM onceward.requests WHERE owner 
 pub(super) async fn log(inner: &Inner, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
     let mut pipeline = Pipeline::default();
     pipeline.add(LOG, vec![arg(signed(after)), arg(size(limit))]);
-    inner.run(&pipeline).await?.iter().flatten().map(entry).collect()
+    // Asked last: what was taken before is known by now.
+    pipeline.add(STANDING, Vec::new());
+    let answers = inner.run(&pipeline).await?;
+    let floor = answers[1].first().map(read_standing).transpose()?.unwrap_or_default().floor;
+    if after < floor {
+        return Err(StoreError::Pruned { oldest: floor });
+    }
+    answers[0].iter().map(entry).collect()
 }
 
 fn entry(row: &Row) -> Result<Entry, StoreError> {
@@ -89,7 +97,7 @@ pub(super) async fn history(
 }
 
 /// All definitions that these rows name are known.
-async fn known_for(inner: &Inner, rows: &[Row]) -> Result<Arc<Known>, StoreError> {
+pub(super) async fn known_for(inner: &Inner, rows: &[Row]) -> Result<Arc<Known>, StoreError> {
     let newest =
         rows.iter().map(rows::definition).try_fold(0, |newest, number| number.map(|number| number.max(newest)));
     inner.known_up_to(newest?).await

@@ -14,6 +14,7 @@ use crate::scan::{Cell, Cells, Cursor, LogPage, LogRow, ScanPage, Spot, Table};
 
 /// There is no counter here: what is in the log is what its batches say.
 pub(super) const TABLES: &[Table] = &[
+    Table::Pruned,
     Table::Records,
     Table::Executions,
     Table::Effects,
@@ -118,6 +119,11 @@ fn plan(table: Table) -> Plan {
     use Kind::{Bytes, Id, Integer, Long, Text, Truth};
     let (order, columns, from): (&'static [Order], _, _) = match table {
         Table::Counter => (&[Order("log_end.one", Integer)], "one::text", "onceward.log_end"),
+        Table::Pruned => (
+            &[Order("pruned.one", Integer)],
+            "checkpoint::text, floor::text, encode(head, 'hex')",
+            "onceward.pruned",
+        ),
         Table::Records => (
             &[Order("r.row", Long)],
             "r.id::text, r.definition::text, r.state::text, r.version::text, r.owner, r.fields, r.attempt::text, \

@@ -23,7 +23,7 @@ const ENTRIES: usize = 1 << 20;
 
 // A statement that must change as many rows as it names divides by zero where it does not: it is sent together with the
 // commit, and must stop it.
-const HISTORY: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) \
+pub(super) const HISTORY: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) \
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bytea[])";
 
 const CREATE: &str = "INSERT INTO onceward.records (row, id, definition, state, version, owner, fields, attempt, created_at, \
@@ -63,10 +63,10 @@ const UNCLAIM: &str = "DELETE FROM onceward.accounts a USING unnest($1::text[], 
 const CONTENTS: &str = "INSERT INTO onceward.contents (sha256, bytes) SELECT * FROM unnest($1::bytea[], $2::bytea[]) \
      ON CONFLICT DO NOTHING";
 
-const END: &str = "SELECT one FROM onceward.log_end FOR UPDATE";
+pub(super) const END: &str = "SELECT one FROM onceward.log_end FOR UPDATE";
 
 /// Asked after the end of the log was locked: what is last now stays so until we commit.
-const PLACE: &str = "INSERT INTO onceward.batches (last, first, batch) \
+pub(super) const PLACE: &str = "INSERT INTO onceward.batches (last, first, batch) \
      SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last";
 
 const NO_PLACE: &str = "SELECT coalesce(max(last), 0) + 1, coalesce(max(last), 0) FROM onceward.batches";
@@ -75,7 +75,7 @@ const MORE: &str = "INSERT INTO onceward.tallies AS t (lifecycle, owner, state, 
      SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) \
      ON CONFLICT (lifecycle, owner, state) DO UPDATE SET count = t.count + excluded.count";
 
-const FEWER: &str = "WITH changed AS (UPDATE onceward.tallies t SET count = t.count + k.d \
+pub(super) const FEWER: &str = "WITH changed AS (UPDATE onceward.tallies t SET count = t.count + k.d \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) k(l, o, s, d) \
      WHERE t.lifecycle = k.l AND t.owner = k.o AND t.state = k.s RETURNING 1) \
      SELECT 1 / (count(*) = $5::bigint)::int FROM changed";

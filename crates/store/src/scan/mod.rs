@@ -44,6 +44,8 @@ pub enum Table {
     Tallies,
     Contents,
     Counter,
+    /// How far the store is pruned: one row.
+    Pruned,
 }
 
 impl Table {
@@ -63,6 +65,7 @@ impl Table {
             Self::Tallies => "tallies",
             Self::Contents => "contents",
             Self::Counter => "counter",
+            Self::Pruned => "pruned",
         }
     }
 }
@@ -170,7 +173,7 @@ pub struct ScanPage {
 #[derive(Clone, Debug)]
 pub struct LogRow {
     pub seq: i64,
-    /// `None` for a refusal that was audited.
+    /// `None` for a refusal that was audited, and for a checkpoint.
     pub record: Option<RecordId>,
     /// The number of a record that is not there.
     pub nobody: Option<i64>,

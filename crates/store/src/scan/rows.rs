@@ -21,6 +21,9 @@ impl Cells<'_> {
     pub(crate) fn kept(&self, table: Table) -> Result<Kept, StoreError> {
         Ok(match table {
             Table::Counter => Kept::new(At::Key(self.shown(0)), self.columns(&["one", "seq"], 0)),
+            Table::Pruned => {
+                Kept::new(At::Key(self.shown(0)), self.columns(&["one", "checkpoint", "floor", "head"], 0))
+            }
             Table::Records => {
                 let mut all = if self.dense { self.columns(&["row"], 0) } else { Columns::new() };
                 all.extend(self.columns(RECORD, 2));

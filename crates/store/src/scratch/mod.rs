@@ -5,6 +5,7 @@
 
 mod kept;
 mod load;
+mod pruned;
 mod text;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use crate::log::{Body, Entry};
 use crate::scan::{Known, key_of_count, key_of_unique};
 
 pub use kept::{Keyed, Kind};
+pub use pruned::Removed;
 
 /// So many records are kept at hand. Most records change again soon or never.
 const RECENT: usize = 10_000;
@@ -65,8 +67,11 @@ pub struct Scratch {
     pub seq: u64,
     /// How many records were made.
     pub records: u64,
+    /// How many of them a checkpoint has taken out again.
+    pub gone: u64,
     /// How many rows the other tables have had.
     pub rows: u64,
+    pruning: pruned::Pruning,
 }
 
 struct Recent {
@@ -107,6 +112,7 @@ impl Scratch {
         let connection = Connection::open("")?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         connection.execute_batch(SCHEMA)?;
+        connection.execute_batch(pruned::SCHEMA)?;
         connection.set_prepared_statement_cache_capacity(64);
         let mut scratch = Self {
             connection,
@@ -115,7 +121,9 @@ impl Scratch {
             recent: HashMap::new(),
             seq: 0,
             records: 0,
+            gone: 0,
             rows: 0,
+            pruning: pruned::Pruning::default(),
         };
         scratch.learn(catalog)?;
         Ok(scratch)
@@ -141,6 +149,7 @@ impl Scratch {
     /// Carry one entry over. Its place and its hash are for the caller to judge: whether the hash `fits`.
     pub fn apply(&mut self, entry: &Entry, body: &Body, fits: bool) -> Result<Option<Applied>, Unfit> {
         let (Some(id), Some(diff)) = (entry.record, &body.change) else { return Ok(None) };
+        self.words_before(entry.seq)?;
         let before = self.known(id)?;
         let (start, mut known) = match (&before, &diff.created) {
             (Some(known), None) => (Record::clone(&known.record), known.clone()),
@@ -148,7 +157,7 @@ impl Scratch {
                 let lifecycle = self.lifecycles.get(&created.definition);
                 let lifecycle = lifecycle.ok_or_else(|| Unfit::Definition(Arc::clone(&created.definition)))?;
                 let unborn = created.unborn(id, lifecycle, entry.at);
-                (unborn.clone(), self.newborn(unborn))
+                (unborn.clone(), self.newborn(unborn)?)
             }
             (Some(_), Some(_)) => return Err(Unfit::Twice),
             (None, None) => return Err(Unfit::Absent),
@@ -196,19 +205,20 @@ impl Scratch {
         Ok(Some(Applied { before, after }))
     }
 
-    fn newborn(&self, unborn: Record) -> Known {
-        Known {
+    fn newborn(&self, unborn: Record) -> Result<Known, StoreError> {
+        let (ledger, raised) = self.carried(unborn.id)?;
+        Ok(Known {
             row: self.records + 1,
             record: Arc::new(unborn),
             head: crate::log::NO_HASH,
             entry: 0,
             effect: None,
             linked: 0,
-            raised: 0,
-            ledger: 0,
+            raised,
+            ledger,
             lost: false,
             vouched: false,
-        }
+        })
     }
 
     /// What is wrong with a record's log makes what follows worthless; its later entries are still told apart.
@@ -244,7 +254,12 @@ impl Scratch {
 
     fn relink(&mut self, before: Option<&Record>, after: &Known) -> Result<(), Unfit> {
         for link in link_changes(before, &after.record) {
-            let target = self.known(link.key.target)?.ok_or(Unfit::Dangling(link.key.target))?.row;
+            let target = match self.known(link.key.target)? {
+                Some(target) => target.row,
+                // It was there then, and nothing points to it any more.
+                None if self.is_before_pruning(after.entry) => continue,
+                None => return Err(Unfit::Dangling(link.key.target)),
+            };
             let name = crate::scan::joined(&[&link.key.lifecycle, &link.key.field]);
             let sql = if link.added {
                 self.rows += 1;

@@ -10,6 +10,7 @@ mod lanes;
 mod load;
 mod names;
 mod open;
+mod prune;
 mod read;
 mod recent;
 mod rows;
@@ -39,6 +40,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::Known;
+use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
 use open::EngineLock;
@@ -233,6 +235,30 @@ impl Store for SqliteStore {
             Ok(catalog)
         };
         self.inner.writer.run(put).await
+    }
+
+    async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
+        let query = *query;
+        self.read(move |connection, _| prune::old(connection, &query)).await
+    }
+
+    async fn kin(&self, ids: &[RecordId]) -> Result<Vec<Kin>, StoreError> {
+        let ids = ids.to_vec();
+        self.read(move |connection, known| prune::kin(connection, known, &ids)).await
+    }
+
+    async fn prune(&self, prune: &Arc<Prune>) -> Result<PruneSave, StoreError> {
+        let prune = Arc::clone(prune);
+        self.inner.writer.run(move |writer| writer.prune(&prune)).await
+    }
+
+    async fn standing(&self) -> Result<Standing, StoreError> {
+        self.read(|connection, _| prune::standing(connection)).await
+    }
+
+    async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
+        let old = old.clone();
+        self.inner.writer.run(move |writer| writer.forget(&old)).await
     }
 
     fn opening(&self) -> Option<Arc<str>> {

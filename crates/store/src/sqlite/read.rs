@@ -9,7 +9,7 @@ use onceward_core::value::RecordId;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::load::{EXECUTION, row_of};
-use super::rows;
+use super::{prune, rows};
 use crate::batch::{Request, RequestName};
 use crate::error::StoreError;
 use crate::log::Entry;
@@ -17,6 +17,10 @@ use crate::names::Known;
 use crate::query::{ListQuery, Page, StateCount, own_worker};
 
 pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    let floor = prune::standing(connection)?.floor;
+    if after < floor {
+        return Err(StoreError::Pruned { oldest: floor });
+    }
     let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
                WHERE h.seq > ?1 ORDER BY h.seq LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;

@@ -16,6 +16,7 @@ use crate::scan::{Cell, Cells, Cursor, LogPage, LogRow, ScanPage, Spot, Table, n
 /// `requests` and the tables of definitions are not among them: the log does not tell of the one, and the others have no pages.
 pub(super) const TABLES: &[Table] = &[
     Table::Counter,
+    Table::Pruned,
     Table::Records,
     Table::Executions,
     Table::Effects,
@@ -73,6 +74,7 @@ struct Plan {
 fn plan(table: Table) -> Plan {
     let (order, columns, from): (&'static [&'static str], _, _) = match table {
         Table::Counter => (&["one"], "seq", "counter"),
+        Table::Pruned => (&["one"], "checkpoint, floor, head", "pruned"),
         Table::Records => (
             &["row"],
             "id, definition, state, version, owner, fields, attempt, created_at, updated_at, started_at, finished_at, \

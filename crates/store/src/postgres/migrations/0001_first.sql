@@ -212,6 +212,16 @@ CREATE TABLE onceward.log_end (
 );
 INSERT INTO onceward.log_end (one) VALUES (1);
 
+-- How far pruning went: the place and the hash of the newest checkpoint in the log, and the last place that was taken from it.
+-- Whoever prunes holds the row.
+CREATE TABLE onceward.pruned (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    checkpoint BIGINT NOT NULL,
+    floor      BIGINT NOT NULL,
+    head       BYTEA NOT NULL CHECK (octet_length(head) = 32)
+);
+INSERT INTO onceward.pruned (one, checkpoint, floor, head) VALUES (1, 0, 0, decode(repeat('00', 32), 'hex'));
+
 -- Letters to the engine, from whoever may insert here: a call, under a key of its owner's by which it is carried out once.
 -- The first columns are the sender's, the others the engine's. docs/postgres.md tells how to use it.
 CREATE TABLE onceward.inbox (

@@ -194,3 +194,12 @@ CREATE TABLE counter (
     seq INTEGER NOT NULL
 ) STRICT;
 INSERT INTO counter (one, seq) VALUES (1, 0);
+
+-- How far pruning went: the place and the hash of the newest checkpoint in the log, and the last place that was taken from it.
+CREATE TABLE pruned (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    checkpoint INTEGER NOT NULL,
+    floor      INTEGER NOT NULL,
+    head       BLOB NOT NULL CHECK (length(head) = 32)
+) STRICT;
+INSERT INTO pruned (one, checkpoint, floor, head) VALUES (1, 0, 0, zeroblob(32));
