@@ -21,6 +21,8 @@ mod live;
 mod many;
 #[path = "verify/many_machines.rs"]
 mod many_machines;
+#[path = "verify/pruned.rs"]
+mod pruned;
 #[path = "verify/schema.rs"]
 mod schema;
 #[path = "verify/wandered.rs"]

@@ -89,6 +89,10 @@ pub(crate) async fn postgres(url: &str, clock: &Clock) -> AnyStore {
 
 /// The log has no gap, its chain holds, and the records built from it are those that are kept.
 pub(crate) async fn told_by_its_log(store: &AnyStore) {
+    if store.standing().await.expect("how far it is pruned").checkpoint > 0 {
+        // Then only `verify` can tell: see tests/verify/pruned.rs.
+        return;
+    }
     let log = store.log(0, usize::MAX >> 1).await.expect("the log");
     let mut replay = Replay::new(store.definitions().await.expect("definitions").lifecycles());
     for (place, entry) in (1..).zip(&log) {

@@ -36,6 +36,15 @@ impl Built {
         Self { latest, ..built }
     }
 
+    /// What is done to a new store, under a clock; its latest time.
+    pub(crate) fn with(fill: impl FnOnce(&SqliteStore, &Clock) -> Time) -> Self {
+        let built = Self { folder: Folder::new(), latest: Time::MIN };
+        let clock = Clock::manual(start());
+        let store = SqliteStore::open(built.path(), clock.clone()).expect("a new file");
+        let latest = fill(&store, &clock);
+        Self { latest, ..built }
+    }
+
     /// These files, and what was played on them.
     pub(crate) fn of(files: &Files, operations: &[(Operation, Time)], seed: u64) -> Self {
         let built = Self { folder: Folder::new(), latest: Time::MIN };

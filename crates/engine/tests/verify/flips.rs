@@ -115,7 +115,7 @@ impl Flip<'_> {
                 "uniques" | "counts" => hints.extend(value("parts").map(shown)),
                 "tallies" => hints.extend(value("owner").map(shown)),
                 "accounts" => hints.extend(value("name").map(shown)),
-                "counter" => hints.extend(value("one").map(shown)),
+                "counter" | "pruned" => hints.extend(value("one").map(shown)),
                 "contents" => hints.extend(value("sha256").map(shown)),
                 "names" | "sources" => hints.extend(value("id").map(shown)),
                 "definitions" => hints.extend(value("number").map(shown)),
@@ -144,11 +144,21 @@ fn shown(value: Value) -> String {
 /// and what the list calls free is not noticed.
 #[test]
 fn one_flipped_value_anywhere_is_named() {
+    flip_all("verify flips", |seed| Built::new(seed, 30));
+}
+
+/// INV-1, INV-3, INV-4, INV-7: the same of a database that was pruned in the middle of its life.
+#[test]
+fn one_flipped_value_anywhere_in_a_pruned_database_is_named() {
+    flip_all("verify pruned flips", |seed| crate::pruned::built(seed, 20));
+}
+
+fn flip_all(theme: &str, build: impl Fn(u64) -> Built) {
     let listed = listed("sqlite");
-    for seed in seeds("verify flips", 1) {
+    for seed in seeds(theme, 1) {
         let _running = Running(seed);
         println!("seed {seed}");
-        let built = Built::new(seed, 30);
+        let built = build(seed);
         let original = built.copy();
         let tables = tables(&original.connection());
         let mut chance = Chance::new(seed);

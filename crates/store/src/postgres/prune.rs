@@ -84,6 +84,10 @@ const COUNT: &str = "UPDATE onceward.counts c SET count = c.count + k.d \
 /// After the checkpoint has its place, which nobody can take from it any more.
 const STAND: &str = "UPDATE onceward.pruned SET checkpoint = (SELECT max(last) FROM onceward.batches), floor = $1, head = $2";
 
+/// States that they came through, too: nothing else may tell of them any more.
+const NONE: &str = "DELETE FROM onceward.tallies t USING unnest($1::bigint[], $2::text[]) k(l, o) \
+     WHERE t.lifecycle = k.l AND t.owner = k.o AND t.count = 0";
+
 const FORGET: &str = "WITH looked AS (SELECT owner, key, at FROM onceward.requests WHERE (owner, key) > ($1, $2) \
      ORDER BY owner, key LIMIT $3), \
      gone AS (DELETE FROM onceward.requests r USING looked l WHERE r.owner = l.owner AND r.key = l.key AND l.at <= $4 RETURNING 1), \
@@ -213,6 +217,9 @@ impl Pruning<'_> {
         pipeline.add(HISTORY, parameters);
         pipeline.add(END, Vec::new());
         let place = pipeline.add(PLACE, vec![arg(1_i64), arg(ground.batch)]);
+        // Only now: the last place of all may have been among them, and must not be given twice.
+        let batches: BTreeSet<i64> = ground.places.iter().map(|place| place >> 20).collect();
+        pipeline.add(NO_BATCHES, vec![arg(batches.into_iter().collect::<Vec<_>>())]);
         pipeline.add(STAND, vec![arg(signed(standing.floor)), arg(standing.head.to_vec())]);
         self.tallies(&mut pipeline)?;
         pipeline.plain("COMMIT");
@@ -267,9 +274,7 @@ impl Pruning<'_> {
 
     fn delete(&self, pipeline: &mut Pipeline<'_>, ground: &Ground) -> Result<(), StoreError> {
         let gone: Vec<i64> = self.carry.taken.iter().map(|one| signed(one.stored.row)).collect();
-        let batches: BTreeSet<i64> = ground.places.iter().map(|place| place >> 20).collect();
         pipeline.add(NO_HISTORY, vec![arg(ground.places.clone())]);
-        pipeline.add(NO_BATCHES, vec![arg(batches.into_iter().collect::<Vec<_>>())]);
         let (mut targets, mut lifecycles, mut fields, mut sources) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (key, source) in &self.carry.unlinked {
             let (Some(target), Some(source)) = (ground.rows.get(&key.target), ground.rows.get(source)) else { continue };
@@ -339,7 +344,9 @@ impl Pruning<'_> {
             states.push(state);
             deltas.push(delta);
         }
+        let none = vec![arg(lifecycles.clone()), arg(owners.clone())];
         pipeline.add(FEWER, vec![arg(lifecycles), arg(owners), arg(states), arg(deltas), arg(all)]);
+        pipeline.add(NONE, none);
         Ok(())
     }
 }

@@ -73,7 +73,8 @@ impl Carry {
             uniques: sums.last_words(&freed),
             accounts: sums.accounts.into_iter().filter(|(_, sum)| *sum != 0).map(|((a, n), sum)| (a, n, sum)).collect(),
             holds: sums.holds.into_iter().filter(|(_, sum)| *sum != 0).collect(),
-            counts: sums.counts.into_iter().filter(|(_, sum)| *sum != 0).collect(),
+            // Those that come to nothing too: their rows stay.
+            counts: sums.counts.into_iter().collect(),
             links: sums.links.into_iter().collect(),
             places: sums.places,
             freed,

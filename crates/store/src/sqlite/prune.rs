@@ -203,6 +203,9 @@ impl Pruning<'_> {
             let (lifecycle, state) = (names.known(&share.lifecycle)?, names.known(&share.state)?);
             let sql = "UPDATE tallies SET count = count + ?4 WHERE lifecycle = ?1 AND owner = ?2 AND state = ?3";
             self.transaction.prepare_cached(sql)?.execute(params![lifecycle, share.owner, state, delta])?;
+            // States that they came through, too: nothing else may tell of them any more.
+            let sql = "DELETE FROM tallies WHERE lifecycle = ?1 AND owner = ?2 AND count = 0";
+            self.transaction.prepare_cached(sql)?.execute(params![lifecycle, share.owner])?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ pub(crate) fn suite() -> Files {
         files: vec![
             file("box.toml", include_str!("box.toml")),
             file("step.toml", include_str!("step.toml")),
+            file("stub.toml", include_str!("stub.toml")),
             file("task.toml", include_str!("task.toml")),
         ],
     }
