@@ -8,6 +8,8 @@ mod delivery;
 mod once;
 #[path = "engine/promises.rs"]
 mod promises;
+#[path = "engine/prune.rs"]
+mod prune;
 #[path = "engine/races.rs"]
 mod races;
 #[path = "engine/reading.rs"]

@@ -4,6 +4,8 @@
 mod inbox;
 #[path = "many/killed.rs"]
 mod killed;
+#[path = "many/prune.rs"]
+mod prune;
 #[path = "many/races.rs"]
 mod races;
 #[path = "many/together.rs"]
