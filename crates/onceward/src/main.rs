@@ -6,6 +6,7 @@ mod check;
 mod database;
 mod draw;
 mod files;
+mod prune;
 mod shipped;
 mod verify;
 
@@ -29,6 +30,7 @@ struct Cli {
 enum Verb {
     Check(check::Check),
     Draw(draw::Draw),
+    Prune(prune::Prune),
     Verify(verify::Verify),
 }
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Check(check) => check.run(),
         Verb::Draw(draw) => draw.run(),
+        Verb::Prune(prune) => prune.run(),
         Verb::Verify(verify) => verify.run(),
     };
     match done {

@@ -135,10 +135,18 @@ impl Bar {
 }
 
 fn summary(report: &Report) -> String {
-    let Report { seq, entries, records, rows, decided, undecided, other_refusals, too_young, .. } = report;
+    let Report { seq, entries, records, rows, decided, undecided, other_refusals, too_young, pruned, .. } = report;
     let mut text = format!(
         "{entries} entries up to place {seq}, {records} records, {rows} rows; {decided} operations decided again\n"
     );
+    if pruned.checkpoints > 0 {
+        let _ = writeln!(
+            text,
+            "note: pruning took {} records with {} entries, up to place {}. What they were is no longer proved, only what {} \
+             checkpoints say of them; nor is what they left in accounts, counts and keys. {} operations are not decided again",
+            pruned.records, pruned.entries, pruned.floor, pruned.checkpoints, pruned.undecided
+        );
+    }
     for (count, what) in [
         (undecided, "operations could not be decided again: another version of the deciding code decided them"),
         (other_refusals, "refusals would be answered otherwise: they rested on what had been loaded"),
@@ -174,6 +182,13 @@ fn as_json(report: &Report) -> Value {
         "not_decided_again": report.undecided,
         "other_refusals": report.other_refusals,
         "too_young": report.too_young,
+        "pruned": {
+            "checkpoints": report.pruned.checkpoints,
+            "records": report.pruned.records,
+            "entries": report.pruned.entries,
+            "up_to": report.pruned.floor,
+            "not_decided_again": report.pruned.undecided,
+        },
         "stopped": report.stopped,
         "differences": differences,
         "more_differences": report.more_differences,

@@ -8,6 +8,17 @@ use onceward_core::time::Time;
 use crate::error::StoreError;
 use crate::plain;
 
+/// Of no bytes at all.
+pub(crate) const EMPTY_HASH: [u8; 32] = [
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27, 0xae, 0x41, 0xe4, 0x64,
+    0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+];
+
+/// Whether bytes that are kept under a hash are there: none stand for bytes that never came, unless there are none.
+pub(crate) fn has_come(sha256: &[u8; 32], bytes: &[u8]) -> bool {
+    !bytes.is_empty() || *sha256 == EMPTY_HASH
+}
+
 /// A count that belongs to no window of time.
 pub(crate) const NO_WINDOW: i64 = i64::MIN;
 

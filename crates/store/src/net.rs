@@ -158,6 +158,18 @@ impl<'a> Net<'a> {
         self.records.push(NetRecord { before: before.cloned(), after, head: NO_HASH });
     }
 
+    /// Bytes by their hash, and how many new records have them as payload. Empty where they are not here: a record may name
+    /// bytes that came before, or never.
+    pub(crate) fn contents_by_hash(&self) -> BTreeMap<[u8; 32], (&'a [u8], i64)> {
+        let mut contents: BTreeMap<[u8; 32], (&[u8], i64)> = BTreeMap::new();
+        contents.extend(self.contents.iter().map(|(payload, bytes)| (payload.sha256, (*bytes, 0))));
+        let new = self.records.iter().filter(|record| record.before.is_none());
+        for payload in new.filter_map(|record| record.after.payload) {
+            contents.entry(payload.sha256).or_default().1 += 1;
+        }
+        contents
+    }
+
     /// What must be as the base was told: all that was read, and each record that is written over. Whether a new record's
     /// id is free is for the store's own key to say, where nobody asked.
     pub(crate) fn compared(&self, base: &Base) -> Vec<Key> {

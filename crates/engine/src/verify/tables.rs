@@ -224,8 +224,14 @@ impl<S: Scan> Verify<'_, S> {
         }
         let value = kept.and_then(|kept| kept.value);
         let told: Columns = match (table, value) {
-            // What came with a caller's operation is known by its hash only; nobody can say what else should be there.
-            (Table::Contents, _) => vec![("bytes", cell(key))],
+            (Table::Contents, refs) => {
+                // Whether what a caller named ever came is not in the log; what an operation made itself was there.
+                let none = hex::encode(&Sha256::digest(b""));
+                let made = self.scratch.keyed(Kind::Content, key)?.is_some();
+                let has_come = made || row.columns.first().is_none_or(|(_, bytes)| bytes.as_deref() != Some(&none));
+                let bytes = if has_come { key.to_owned() } else { none };
+                vec![("bytes", cell(bytes)), ("refs", cell(refs.unwrap_or_else(|| "0".to_owned())))]
+            }
             // PostgreSQL locks a work key by its count, so that there is one also where nothing ran yet.
             (Table::Counts, None) if key.contains("work.key") && row.columns == [("count", cell(0))] => return Ok(()),
             (_, None) => {
@@ -279,7 +285,7 @@ impl<S: Scan> Verify<'_, S> {
                     // A row that counts nothing may as well not be there.
                     let counts = match (kind, row.value.as_deref()) {
                         (_, None) => false,
-                        (Kind::Count | Kind::Tally, Some(value)) => value != "0",
+                        (Kind::Count | Kind::Tally | Kind::Reference, Some(value)) => value != "0",
                         _ => true,
                     };
                     (row.row, counts.then_some(row.at), row.born)
@@ -326,7 +332,7 @@ const fn kind(table: Table) -> Option<Kind> {
         Table::Counts => Some(Kind::Count),
         Table::Accounts => Some(Kind::Account),
         Table::Tallies => Some(Kind::Tally),
-        Table::Contents => Some(Kind::Content),
+        Table::Contents => Some(Kind::Reference),
         _ => None,
     }
 }

@@ -76,6 +76,12 @@ impl Kept {
         self.rows.retain(|_, id| !gone.contains(id));
         self.beside.retain(|id, _| !gone.contains(id));
         self.effects.retain(|id, _| !gone.contains(id));
+        for sha256 in carry.contents().into_keys() {
+            let mut left = self.world.records.values().flatten().filter_map(|record| record.payload);
+            if !left.any(|payload| payload.sha256 == sha256) {
+                self.contents.remove(&sha256);
+            }
+        }
         let seq = self.last() + 1;
         self.log.retain(|entry| entry.record.is_none_or(|id| !gone.contains(&id)));
         self.log.push(entry.at(seq));

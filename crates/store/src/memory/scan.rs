@@ -139,11 +139,18 @@ impl World {
                 links.collect()
             }
             Table::Contents => {
-                let row = |(sha256, bytes): (&[u8; 32], &std::sync::Arc<[u8]>)| {
+                let mut refs: std::collections::BTreeMap<[u8; 32], u64> =
+                    self.contents.keys().map(|sha256| (*sha256, 0)).collect();
+                for payload in world.records.values().flatten().filter_map(|record| record.payload) {
+                    *refs.entry(payload.sha256).or_default() += 1;
+                }
+                let row = |(sha256, refs): ([u8; 32], u64)| {
+                    let bytes = self.contents.get(&sha256).map_or(&[][..], |bytes| bytes);
                     let digest = hex::encode(&Sha256::digest(bytes));
-                    Kept::new(At::Key(hex::encode(sha256)), vec![("bytes", Some(digest.into()))])
+                    let columns = vec![("bytes", Some(digest.into())), ("refs", number(refs))];
+                    Kept::new(At::Key(hex::encode(&sha256)), columns)
                 };
-                self.contents.iter().map(row).collect()
+                refs.into_iter().map(row).collect()
             }
             Table::Pruned => {
                 let Standing { checkpoint, head, floor } = self.pruned;

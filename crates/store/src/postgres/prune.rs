@@ -68,6 +68,14 @@ const NO_RECORDS: [&str; 4] = [
     "DELETE FROM onceward.records WHERE row = ANY($1::bigint[])",
 ];
 
+/// In order, as every save brings them. Whoever brings the same bytes meanwhile waits, and brings them anew where they went.
+const LOCK_CONTENTS: &str = "SELECT FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) ORDER BY sha256 FOR UPDATE";
+
+const FEWER_REFS: &str = "UPDATE onceward.contents c SET refs = c.refs - k.n FROM unnest($1::bytea[], $2::bigint[]) k(h, n) \
+     WHERE c.sha256 = k.h";
+
+const NO_CONTENTS: &str = "DELETE FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) AND refs = 0";
+
 const UNLINK: &str = "DELETE FROM onceward.links l USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
      k(t, l, f, s) WHERE l.target = k.t AND l.lifecycle = k.l AND l.field = k.f AND l.source = k.s";
 
@@ -289,6 +297,14 @@ impl Pruning<'_> {
         }
         for sql in NO_RECORDS {
             pipeline.add(sql, vec![arg(gone.clone())]);
+        }
+        let contents = self.carry.contents();
+        if !contents.is_empty() {
+            let hashes: Vec<Vec<u8>> = contents.keys().map(|hash| hash.to_vec()).collect();
+            let records: Vec<i64> = contents.into_values().collect();
+            pipeline.add(LOCK_CONTENTS, vec![arg(hashes.clone())]);
+            pipeline.add(FEWER_REFS, vec![arg(hashes.clone()), arg(records)]);
+            pipeline.add(NO_CONTENTS, vec![arg(hashes)]);
         }
         Ok(())
     }

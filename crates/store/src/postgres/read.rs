@@ -13,6 +13,7 @@ use super::pipeline::{Pipeline, arg};
 use super::prune::{STANDING, read_standing};
 use super::rows::{self, signed, size};
 use crate::batch::{Request, RequestName};
+use crate::columns::has_come;
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::Known;
@@ -168,7 +169,9 @@ pub(super) async fn content(inner: &Inner, sha256: &[u8; 32]) -> Result<Option<A
     let mut pipeline = Pipeline::default();
     pipeline.add(CONTENT, vec![arg(&sha256[..])]);
     let answers = inner.run(&pipeline).await?;
-    answers[0].first().map(|row| Ok(row.try_get::<_, &[u8]>(0)?.into())).transpose()
+    let Some(row) = answers[0].first() else { return Ok(None) };
+    let bytes: &[u8] = row.try_get(0)?;
+    Ok(has_come(sha256, bytes).then(|| bytes.into()))
 }
 
 pub(super) async fn effect(inner: &Inner, record: RecordId) -> Result<Option<Effect>, StoreError> {

@@ -216,7 +216,9 @@ fn plan(table: Table) -> Plan {
             "count::text",
             "onceward.tallies",
         ),
-        Table::Contents => (&[Order("contents.sha256", Bytes)], "encode(sha256(bytes), 'hex')", "onceward.contents"),
+        Table::Contents => {
+            (&[Order("contents.sha256", Bytes)], "encode(sha256(bytes), 'hex'), refs::text", "onceward.contents")
+        }
     };
     Plan { order, columns, from }
 }

@@ -1,6 +1,6 @@
 //! Writing what a batch comes to: one statement for each table, each row once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use onceward_core::decide::Account;
 use onceward_core::record::Record;
@@ -60,8 +60,9 @@ const ADD: &str = "WITH changed AS (UPDATE onceward.accounts a SET balance = a.b
 const UNCLAIM: &str = "DELETE FROM onceward.accounts a USING unnest($1::text[], $2::text[]) k(a, n) \
      WHERE a.asset = k.a AND a.name = k.n AND a.balance = 0 AND NOT a.outside";
 
-const CONTENTS: &str = "INSERT INTO onceward.contents (sha256, bytes) SELECT * FROM unnest($1::bytea[], $2::bytea[]) \
-     ON CONFLICT DO NOTHING";
+const CONTENTS: &str = "INSERT INTO onceward.contents AS c (sha256, bytes, refs) \
+     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) ON CONFLICT (sha256) DO UPDATE \
+     SET refs = c.refs + excluded.refs, bytes = CASE WHEN octet_length(c.bytes) = 0 THEN excluded.bytes ELSE c.bytes END";
 
 pub(super) const END: &str = "SELECT one FROM onceward.log_end FOR UPDATE";
 
@@ -147,11 +148,11 @@ impl<'a> Writing<'a> {
         }
         lines.write(pipeline);
         // In order: two saves that bring the same contents wait for each other one way only.
-        let contents: BTreeMap<&[u8], &[u8]> =
-            self.net.contents.iter().map(|(payload, bytes)| (&payload.sha256[..], *bytes)).collect();
+        let contents = self.net.contents_by_hash();
         if !contents.is_empty() {
-            let (hashes, bytes): (Vec<&[u8]>, Vec<&[u8]>) = contents.into_iter().unzip();
-            pipeline.add(CONTENTS, vec![arg(hashes), arg(bytes)]);
+            let hashes: Vec<Vec<u8>> = contents.keys().map(|hash| hash.to_vec()).collect();
+            let (bytes, refs): (Vec<&[u8]>, Vec<i64>) = contents.into_values().unzip();
+            pipeline.add(CONTENTS, vec![arg(hashes), arg(bytes), arg(refs)]);
         }
         Ok(())
     }

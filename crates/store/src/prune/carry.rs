@@ -102,6 +102,15 @@ impl Carry {
         self.checkpoint.taken.iter().map(|share| (share, -i64::try_from(share.records).unwrap_or(i64::MAX)))
     }
 
+    /// How many records that go have these bytes as payload, by their hash.
+    pub(crate) fn contents(&self) -> BTreeMap<[u8; 32], i64> {
+        let mut contents = BTreeMap::new();
+        for payload in self.taken.iter().filter_map(|one| one.record.payload) {
+            *contents.entry(payload.sha256).or_default() += 1;
+        }
+        contents
+    }
+
     /// Keys that are freed, and who has held them.
     pub(crate) fn freed_uniques(&self) -> impl Iterator<Item = (&UniqueKey, RecordId)> {
         self.checkpoint.freed.uniques.iter().zip(self.holders.iter().copied())

@@ -99,7 +99,7 @@ impl Cells<'_> {
                 let key = joined(&[&self.name(0)?, &self.shown(1), &self.name(2)?]);
                 Kept::new(At::Key(key), self.columns(&["count"], 3))
             }
-            Table::Contents => Kept::new(At::Key(self.shown(0)), self.columns(&["bytes"], 1)),
+            Table::Contents => Kept::new(At::Key(self.shown(0)), self.columns(&["bytes", "refs"], 1)),
         })
     }
 

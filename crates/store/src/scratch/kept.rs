@@ -26,6 +26,8 @@ pub enum Kind {
     Content = 5,
     /// Counted anew from the records.
     Recount = 6,
+    /// How many records have bytes as payload, by their hash.
+    Reference = 7,
 }
 
 /// One of them, or of the executions or links.

@@ -176,6 +176,9 @@ impl Scratch {
         let old = before.as_ref().map(|known| &*known.record);
         if before.is_none() {
             self.records += 1;
+            if let Some(payload) = known.record.payload {
+                self.add(Kind::Reference, &onceward_core::hex::encode(&payload.sha256), 1)?;
+            }
         }
         let is_new = self.recent.get(&id).map_or(before.is_none(), |recent| recent.is_new);
         self.recent.insert(id, Recent { known: known.clone(), is_new, is_changed: true });

@@ -205,6 +205,9 @@ impl Scratch {
 
     fn take_out(&mut self, row: u64, known: &Known) -> Result<(), StoreError> {
         self.add(Kind::Tally, &tally(&known.record), -1)?;
+        if let Some(payload) = known.record.payload {
+            self.add(Kind::Reference, &onceward_core::hex::encode(&payload.sha256), -1)?;
+        }
         for link in link_changes(None, &known.record) {
             let Some(target) = self.known(link.key.target)? else { continue };
             let name = joined(&[&link.key.lifecycle, &link.key.field]);

@@ -132,6 +132,7 @@ impl Pruning<'_> {
         }
         self.unlink()?;
         self.free()?;
+        self.contents()?;
         self.tallies()?;
         self.log(prune).map(Some)
     }
@@ -193,6 +194,17 @@ impl Pruning<'_> {
             let (lifecycle, name) = (names.known(&key.lifecycle)?, names.known(&key.limit)?);
             let at = params![lifecycle, name, write_parts(&key.parts)?, key.window.unwrap_or(NO_WINDOW), delta];
             self.transaction.prepare_cached(sql)?.execute(at)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that no record has as payload any more.
+    fn contents(&self) -> Result<(), StoreError> {
+        for (sha256, records) in self.carry.contents() {
+            let sql = "UPDATE contents SET refs = refs - ?2 WHERE sha256 = ?1";
+            self.transaction.prepare_cached(sql)?.execute(params![sha256, records])?;
+            let sql = "DELETE FROM contents WHERE sha256 = ?1 AND refs = 0";
+            self.transaction.prepare_cached(sql)?.execute([sha256])?;
         }
         Ok(())
     }

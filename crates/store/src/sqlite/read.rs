@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::load::{EXECUTION, row_of};
 use super::{prune, rows};
 use crate::batch::{Request, RequestName};
+use crate::columns::has_come;
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::Known;
@@ -136,7 +137,8 @@ pub(super) fn counts_by_state(
 
 pub(super) fn content(connection: &Connection, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT bytes FROM contents WHERE sha256 = ?1")?;
-    Ok(statement.query_row([sha256], |row| row.get::<_, Vec<u8>>(0)).optional()?.map(Into::into))
+    let found = statement.query_row([sha256], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+    Ok(found.filter(|bytes| has_come(sha256, bytes)).map(Into::into))
 }
 
 pub(super) fn effect(connection: &Connection, record: RecordId) -> Result<Option<Effect>, StoreError> {

@@ -120,7 +120,7 @@ fn plan(table: Table) -> Plan {
             "timers t LEFT JOIN records r ON r.row = t.record LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt",
         ),
         Table::Tallies => (&["lifecycle", "owner", "state"], "count", "tallies"),
-        Table::Contents => (&["sha256"], "bytes", "contents"),
+        Table::Contents => (&["sha256"], "bytes, refs", "contents"),
     };
     Plan { order, columns, from }
 }

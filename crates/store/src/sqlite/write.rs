@@ -73,9 +73,10 @@ impl<'a> Writing<'a> {
                 lanes::settle((self.connection, hot), self.known, &key, definition, latest)?;
             }
         }
-        for (payload, bytes) in &net.contents {
-            let sql = "INSERT INTO contents (sha256, bytes) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-            self.connection.prepare_cached(sql)?.execute(params![payload.sha256, bytes])?;
+        for (sha256, (bytes, refs)) in net.contents_by_hash() {
+            let sql = "INSERT INTO contents (sha256, bytes, refs) VALUES (?1, ?2, ?3) ON CONFLICT (sha256) DO UPDATE \
+                       SET refs = refs + excluded.refs, bytes = CASE WHEN length(bytes) = 0 THEN excluded.bytes ELSE bytes END";
+            self.connection.prepare_cached(sql)?.execute(params![sha256, bytes, refs])?;
         }
         for request in &net.requests {
             let sql = "INSERT INTO requests (owner, key, digest, answer, at) VALUES (?1, ?2, ?3, ?4, ?5)";

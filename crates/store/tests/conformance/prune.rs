@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use onceward_core::decide::{Account, Call, CountKey, Key, UniqueKey};
+use onceward_core::decide::{Account, Call, CountKey, Create, Decision, Key, UniqueKey};
+use onceward_core::record::Payload;
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use onceward_store::log::{Checkpoint, NO_HASH};
 use onceward_store::{
-    AnyStore, Base, Carry, Forgotten, OldQuery, OldRequests, Prune, PruneSave, Request, RequestName, Save, Standing,
+    AnyStore, Base, Carry, Content, Forgotten, OldQuery, OldRequests, Prune, PruneSave, Request, RequestName, Save, Standing,
     StateCount, Store, StoreError, Taken, Unsound,
 };
 use onceward_testkit::{user, worker};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::stage::driver::{Driver, create, fire};
 use crate::stage::{on_each, start, suite};
@@ -278,5 +280,43 @@ fn a_record_that_is_not_as_its_log_says_stays() {
             assert_eq!(Carry::of(taken, start()).unwrap_err().record, stub);
         }
         assert!(Carry::of(sound, start()).is_ok());
+    });
+}
+
+/// Bytes stay as long as a record has them as payload, whoever brought them, and go with the last one.
+#[test]
+fn bytes_go_with_the_last_record_that_has_them() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let ann = user("ann");
+        let bytes: &[u8] = b"the same";
+        let payload = Payload { sha256: Sha256::digest(bytes).into(), bytes: 8 };
+        let mut steps = Vec::new();
+        // Named before it came, brought twice in one batch, and named again.
+        for brought in [&[false][..], &[true, true], &[false]] {
+            let mut open = driver.open(start());
+            for brought in brought {
+                let Call::Create(create) = create("suite.step", json!({})) else { panic!("it creates") };
+                let operation = driver.operation(&ann, Call::Create(Create { payload: Some(payload), ..create }));
+                let Decision::Changes(changes) = driver.decide(&mut open, operation, start()).await else { panic!("made") };
+                steps.push(changes.subject);
+                if *brought {
+                    let write = open.batch.writes.last_mut().expect("it was decided");
+                    write.contents.push(Content { payload, bytes: bytes.into() });
+                }
+            }
+            driver.save(&open).await;
+            assert_eq!(store.content(&payload.sha256).await.unwrap().is_some(), steps.len() > 1);
+        }
+        for step in &steps {
+            driver.ok(&ann, fire(*step, "skip", json!({})), start()).await;
+        }
+        for gone in [&steps[1..3], &steps[..1]] {
+            assert!(matches!(prune(store, loaded(store, gone).await).await, PruneSave::Saved(_)));
+            assert_eq!(store.content(&payload.sha256).await.unwrap().as_deref(), Some(bytes));
+        }
+        assert!(matches!(prune(store, loaded(store, &steps[3..]).await).await, PruneSave::Saved(_)));
+        assert_eq!(store.content(&payload.sha256).await.unwrap(), None);
     });
 }

@@ -172,8 +172,10 @@ CREATE TABLE onceward.tallies (
     PRIMARY KEY (lifecycle, owner, state)
 ) WITH (fillfactor = 50);
 
+-- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
 CREATE TABLE onceward.contents (
     sha256 BYTEA PRIMARY KEY CHECK (octet_length(sha256) = 32),
+    refs   BIGINT NOT NULL CHECK (refs >= 0),
     bytes  BYTEA NOT NULL
 );
 

@@ -163,8 +163,10 @@ CREATE TABLE tallies (
     PRIMARY KEY (lifecycle, owner, state)
 ) STRICT, WITHOUT ROWID;
 
+-- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
 CREATE TABLE contents (
     sha256 BLOB PRIMARY KEY CHECK (length(sha256) = 32),
+    refs   INTEGER NOT NULL CHECK (refs >= 0),
     bytes  BLOB NOT NULL
 ) STRICT;
 

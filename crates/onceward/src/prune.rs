@@ -1,0 +1,173 @@
+//! `onceward prune`: take out of a database what has ended long ago.
+
+use std::fmt::Write as _;
+use std::time::Duration as Length;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use onceward_core::time::Duration;
+use onceward_engine::{PruneOptions, Pruned, Retention, prune};
+use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
+use serde_json::{Value, json};
+
+use crate::answer::{Outcome, say};
+use crate::database::Database;
+
+/// Take out of a database what has ended long ago
+///
+/// Records that ended, with all of their log entries, and old answers to callers' keys. A running engine does so by itself; this
+/// is for a database file that nobody has open, or for PostgreSQL at any time. What accounts, counts and keys for ever need of
+/// them is carried forward in a checkpoint in the log, from which `onceward verify` starts. There is no way back: make a
+/// backup first.
+///
+/// Exits with 0 when it is done, with 1 if damaged records were left where they are, with 2 if the database cannot be opened.
+#[derive(Args)]
+#[command(after_help = "Example:\n  onceward prune --older-than 90d --dry-run\n  onceward prune --db sqlite:jobs.db --older-than 90d")]
+pub(crate) struct Prune {
+    /// The database
+    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
+    db: Database,
+    /// How long after its end a record is kept, as 30d or 12h
+    #[arg(long, default_value = "30d", value_name = "TIME", value_parser = length)]
+    older_than: Length,
+    /// How long the answer to a caller's key is kept
+    #[arg(long, default_value = "7d", value_name = "TIME", value_parser = length)]
+    keys_older_than: Length,
+    /// Only records of this lifecycle; may be given more than once
+    #[arg(long, value_name = "LIFECYCLE")]
+    only: Vec<String>,
+    /// Find out what would go, and take nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print what went as JSON on standard output; docs/retention.md describes it
+    #[arg(long)]
+    json: bool,
+}
+
+/// A length of time as lifecycle files write it, and in days.
+fn length(text: &str) -> Result<Length, String> {
+    let wrong = || format!("`{text}` is no length of time: write 30d, 12h or 90m");
+    let micros = match text.strip_suffix('d').map(str::parse::<u32>) {
+        Some(days) => i64::from(days.map_err(|_| wrong())?) * 86_400_000_000,
+        None => text.parse::<Duration>().map_err(|_| wrong())?.micros(),
+    };
+    u64::try_from(micros).map(Length::from_micros).map_err(|_| wrong())
+}
+
+impl Prune {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        let pruned = self.take_out()?;
+        say(&if self.json { format!("{:#}\n", as_json(&pruned)) } else { summary(&pruned, self.dry_run) })?;
+        Ok(if pruned.damaged.is_empty() { Outcome::Done } else { Outcome::Wanting })
+    }
+
+    fn retention(&self) -> Retention {
+        let mut retention = Retention {
+            records: Some(self.older_than),
+            requests: Some(self.keys_older_than),
+            ..Retention::default()
+        };
+        if !self.only.is_empty() {
+            retention.records = None;
+        }
+        self.only.iter().fold(retention, |retention, name| retention.lifecycle(name, Some(self.older_than)))
+    }
+
+    fn take_out(&self) -> Result<Pruned> {
+        let options = PruneOptions { retention: self.retention(), dry_run: self.dry_run, ..PruneOptions::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        match &self.db {
+            Database::Sqlite(path) => {
+                let name = || format!("sqlite:{}", path.display());
+                // Opening would make it.
+                if !path.is_file() {
+                    bail!("{}: there is no such file", name());
+                }
+                let store = SqliteStore::open(path, Clock::machine()).with_context(name)?;
+                runtime.block_on(self.with(&store, &options)).with_context(name)
+            }
+            Database::Postgres(url) => {
+                let done = runtime.block_on(async { self.with(&PostgresStore::open(url).await?, &options).await });
+                done.context("PostgreSQL")
+            }
+        }
+    }
+
+    async fn with<S: Store>(&self, store: &S, options: &PruneOptions) -> Result<Pruned> {
+        let catalog = store.definitions().await?;
+        if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
+            return Err(anyhow!("no lifecycle of this database is called `{name}`"));
+        }
+        prune(store, options).await.map_err(|error: StoreError| error.into())
+    }
+}
+
+fn summary(pruned: &Pruned, dry_run: bool) -> String {
+    let Pruned { records, entries, requests, held, busy, .. } = pruned;
+    let mut text = String::new();
+    for share in &pruned.shares {
+        let _ = writeln!(text, "{} {} {}: {}", share.lifecycle, share.owner, share.state, share.records);
+    }
+    for damaged in &pruned.damaged {
+        let _ = writeln!(text, "kept: {damaged}");
+    }
+    let _ = match (dry_run, pruned.checkpoint) {
+        (true, _) => writeln!(text, "{records} records with {entries} entries would go"),
+        (false, Some(place)) => writeln!(
+            text,
+            "{records} records with {entries} entries went; the last checkpoint is entry {place} of the log"
+        ),
+        (false, None) => writeln!(text, "no record went"),
+    };
+    for (count, what) in [
+        (requests, "answers to callers' keys were forgotten"),
+        (held, "records are old enough, and stay: others that belong to them do"),
+        (busy, "records were in use, and stay for now"),
+    ] {
+        if *count > 0 {
+            let _ = writeln!(text, "{count} {what}");
+        }
+    }
+    text
+}
+
+fn as_json(pruned: &Pruned) -> Value {
+    let shares: Vec<Value> = pruned
+        .shares
+        .iter()
+        .map(|share| {
+            let (lifecycle, owner, state) = (&*share.lifecycle, &*share.owner, &*share.state);
+            json!({ "lifecycle": lifecycle, "owner": owner, "state": state, "records": share.records })
+        })
+        .collect();
+    let damaged: Vec<Value> = pruned
+        .damaged
+        .iter()
+        .map(|damaged| json!({ "record": damaged.record.to_string(), "why": damaged.why }))
+        .collect();
+    json!({
+        "records": pruned.records,
+        "entries": pruned.entries,
+        "requests": pruned.requests,
+        "held": pruned.held,
+        "busy": pruned.busy,
+        "checkpoint": pruned.checkpoint,
+        "shares": shares,
+        "damaged": damaged,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_is_written_in_days_or_as_lifecycles_write_it() {
+        assert_eq!(length("30d"), Ok(Length::from_secs(30 * 86_400)));
+        assert_eq!(length("90m"), Ok(Length::from_secs(90 * 60)));
+        assert_eq!(length("0d"), Ok(Length::ZERO));
+        for wrong in ["", "d", "-1d", "30", "many"] {
+            assert!(length(wrong).is_err(), "{wrong}");
+        }
+    }
+}
