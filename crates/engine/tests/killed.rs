@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use onceward_core::time::Time;
-use onceward_engine::{Config, Engine};
-use onceward_store::{Clock, Replay, SqliteStore, Store};
+use onceward_engine::{Config, Engine, PruneOptions, Retention, verify};
+use onceward_store::{Clock, Replay, SqliteStore, SqliteView, Store};
 use onceward_testkit::random::Chance;
 use onceward_testkit::worker;
 use serde_json::json;
@@ -39,6 +39,29 @@ fn works_until_killed() {
     });
 }
 
+/// The same, while everything that has ended is pruned at once, again and again.
+#[test]
+fn prunes_until_killed() {
+    let Some(file) = std::env::var_os(FILE).map(PathBuf::from) else { return };
+    wait(async {
+        let store = SqliteStore::open(file, Clock::machine()).expect("the file opens");
+        let engine = open(store, Config::default()).await;
+        let turns = || {
+            let engine = engine.clone();
+            tokio::spawn(async move { work(&engine).await })
+        };
+        let (_one, _two) = (turns(), turns());
+        let retention = Retention { records: Some(std::time::Duration::ZERO), batch: 5, ..Retention::default() };
+        let options = PruneOptions { retention, ..PruneOptions::default() };
+        loop {
+            let pruned = engine.prune(&options).await.expect("pruning");
+            if pruned.records > 0 {
+                println!("\npruned {:036}", pruned.records);
+            }
+        }
+    });
+}
+
 async fn work(engine: &Engine<SqliteStore>) {
     loop {
         println!("\ncreated {}", job(engine).await.0);
@@ -51,9 +74,9 @@ async fn work(engine: &Engine<SqliteStore>) {
 }
 
 /// Run the worker on this file and kill it after it has said so many things; all that it said.
-fn run_and_kill(file: &PathBuf, lines: usize) -> Vec<(String, String)> {
+fn run_and_kill(what: &str, file: &PathBuf, lines: usize) -> Vec<(String, String)> {
     let mut child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "works_until_killed", "--nocapture"])
+        .args(["--exact", what, "--nocapture"])
         .env(FILE, file)
         .stdout(Stdio::piped())
         .spawn()
@@ -64,7 +87,7 @@ fn run_and_kill(file: &PathBuf, lines: usize) -> Vec<(String, String)> {
     for line in BufReader::new(child.stdout.take().expect("a pipe")).lines() {
         let Ok(line) = line else { break };
         if let Some((what, id)) = line.split_once(' ')
-            && ["created", "leased", "committed"].contains(&what)
+            && ["created", "leased", "committed", "pruned"].contains(&what)
             && id.len() == 36
         {
             said.push((what.to_owned(), id.to_owned()));
@@ -89,7 +112,7 @@ fn nothing_answered_is_lost() {
     let mut chance = Chance::new(seed);
     let (mut created, mut committed) = (BTreeSet::new(), BTreeMap::<String, usize>::new());
     for _ in 0..KILLS {
-        for (what, id) in run_and_kill(&folder.file(), 1 + chance.below(60)) {
+        for (what, id) in run_and_kill("works_until_killed", &folder.file(), 1 + chance.below(60)) {
             match what.as_str() {
                 "created" => assert!(created.insert(id), "an id came twice"),
                 "committed" => *committed.entry(id).or_default() += 1,
@@ -100,6 +123,32 @@ fn nothing_answered_is_lost() {
     }
     println!("{KILLS} kills, {} created, {} committed", created.len(), committed.len());
     assert!(!committed.is_empty());
+}
+
+/// Killed in the midst of pruning, each checkpoint is there with all that it took gone, or nothing of it is.
+#[test]
+fn pruning_is_done_or_it_is_not() {
+    let folder = Folder::new();
+    let seed = std::env::var("ONCEWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(46);
+    println!("seed {seed}");
+    let mut chance = Chance::new(seed);
+    let (mut created, mut pruned) = (0, 0);
+    for _ in 0..KILLS / 2 {
+        for (what, number) in run_and_kill("prunes_until_killed", &folder.file(), 1 + chance.below(80)) {
+            match what.as_str() {
+                "created" => created += 1,
+                "pruned" => pruned += number.parse::<u64>().expect("a number"),
+                _ => {}
+            }
+        }
+        let view = SqliteView::open(folder.file()).expect("it opens after the kill");
+        let report = wait(verify(&view, Clock::machine().now(), &mut ())).expect("it can be read");
+        assert!(report.is_clean() && report.stopped.is_none(), "{report:#?}");
+        assert!(report.pruned.records >= pruned, "what was said to be pruned is: {pruned}, {report:?}");
+        assert!(report.records + report.pruned.records >= created, "{created} were made: {report:?}");
+    }
+    println!("{} kills, {created} created, {pruned} pruned", KILLS / 2);
+    assert!(pruned > 0);
 }
 
 async fn look(file: &PathBuf, created: &BTreeSet<String>, committed: &BTreeMap<String, usize>) {

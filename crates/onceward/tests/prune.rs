@@ -1,0 +1,120 @@
+//! `onceward prune`, run as a user runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use onceward_core::decide::{Call, Create};
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::record::Actor;
+use onceward_engine::{Config, Engine, Submission};
+use onceward_store::{Clock, SqliteStore};
+use serde_json::{Map, Value, json};
+
+const NOTE: &str = r#"
+language  = 1
+lifecycle = "desk.note"
+about     = "A note"
+
+[states]
+open = { about = "may be read", rest = true }
+torn = { about = "thrown away", final = true }
+
+[[on.create]]
+go = "-> open"
+
+[[on.tear]]
+go = "open -> torn"
+"#;
+
+/// A database with four notes, three of them torn, written by an engine that stays open as long as what is given back.
+fn notes(name: &str) -> (PathBuf, (tokio::runtime::Runtime, Engine<SqliteStore>)) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
+    let engine = runtime.block_on(async {
+        let store = SqliteStore::open(folder.join("onceward.db"), Clock::machine()).expect("a new file");
+        let engine = Engine::open(store, Config::default());
+        let files = Files { files: vec![File { name: "note.toml".to_owned(), text: NOTE.into() }] };
+        engine.define(&files).await.expect("a sound file");
+        let ann = Actor::new("ann", &["producer"]);
+        for number in 0..4 {
+            let create =
+                Create { lifecycle: "desk.note".into(), id: None, owner: None, fields: Map::new(), payload: None };
+            let made = engine.submit(Submission::new(&ann, Call::Create(create)).once(&number.to_string())).await;
+            let id = made.expect("a note").subject;
+            if number > 0 {
+                engine.fire(&ann, id, "tear", Map::new()).await.expect("torn");
+            }
+        }
+        engine
+    });
+    (folder, (runtime, engine))
+}
+
+fn onceward(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_onceward"))
+        .current_dir(folder)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs")
+}
+
+fn said(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+#[test]
+fn what_is_old_enough_goes_and_verify_says_so() {
+    let (folder, running) = notes("prune_old");
+    drop(running);
+    assert_eq!(said(&onceward(&folder, &["prune"])), "no record went\n", "they ended a moment ago");
+    let dry = said(&onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]));
+    assert_eq!(dry, "desk.note ann torn: 3\n3 records with 6 entries would go\n");
+    let done = said(&onceward(&folder, &["prune", "--older-than", "0d", "--keys-older-than", "0d"]));
+    let went = "desk.note ann torn: 3\n3 records with 6 entries went; the last checkpoint is entry 8 of the log\n\
+                4 answers to callers' keys were forgotten\n";
+    assert_eq!(done, went);
+    let verified = said(&onceward(&folder, &["verify"]));
+    assert!(verified.contains("pruning took 3 records with 6 entries, up to place 7"), "{verified}");
+    assert!(verified.ends_with("all is as the log says\n"), "{verified}");
+    let json: Value = serde_json::from_str(&said(&onceward(&folder, &["verify", "--json"]))).expect("JSON");
+    let expected = json!({ "checkpoints": 1, "records": 3, "entries": 6, "up_to": 7, "not_decided_again": 1 });
+    assert_eq!(json["pruned"], expected);
+}
+
+#[test]
+fn json_and_one_lifecycle_only() {
+    let (folder, running) = notes("prune_json");
+    drop(running);
+    let nobody = onceward(&folder, &["prune", "--only", "desk.nothing"]);
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(text(&nobody.stderr).contains("desk.nothing"), "{}", text(&nobody.stderr));
+    let arguments = ["prune", "--json", "--older-than", "0d", "--only", "onceward.delivery"];
+    let none: Value = serde_json::from_str(&said(&onceward(&folder, &arguments))).expect("JSON");
+    assert_eq!((&none["records"], &none["checkpoint"]), (&json!(0), &json!(null)));
+    let arguments = ["prune", "--json", "--older-than", "0d", "--only", "desk.note"];
+    let some: Value = serde_json::from_str(&said(&onceward(&folder, &arguments))).expect("JSON");
+    assert_eq!((&some["records"], &some["entries"], &some["checkpoint"]), (&json!(3), &json!(6), &json!(8)));
+    assert_eq!(some["shares"], json!([{ "lifecycle": "desk.note", "owner": "ann", "state": "torn", "records": 3 }]));
+}
+
+#[test]
+fn a_file_that_an_engine_has_open_is_left_alone() {
+    let (folder, _running) = notes("prune_open");
+    let done = onceward(&folder, &["prune", "--older-than", "0d"]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(text(&done.stderr).contains("has this database open"), "{}", text(&done.stderr));
+    for arguments in [&["prune", "--db", "sqlite:nowhere.db"][..], &["prune", "--older-than", "soon"]] {
+        let done = onceward(&folder, arguments);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}");
+    }
+    assert!(!folder.join("nowhere.db").exists(), "nothing is made");
+}
