@@ -13,9 +13,7 @@ use onceward_core::record::Record;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::log::Share;
-use onceward_store::{
-    Carry, Catalog, Kin, OldQuery, OldRequests, Prune, PruneSave, Store, StoreError, Taken, Unsound,
-};
+use onceward_store::{Carry, Catalog, Kin, OldQuery, OldRequests, Prune, PruneSave, Store, StoreError, Taken, Unsound};
 use tokio::time::{Instant, sleep};
 
 use crate::retention::Retention;
@@ -31,7 +29,7 @@ const ENTRIES: u64 = 20_000;
 const FAMILY_ENTRIES: u64 = 100_000;
 
 /// How long after its start an engine looks for the first time.
-const FIRST: Duration = Duration::from_secs(60);
+const FIRST: Duration = Duration::from_mins(1);
 
 /// Records that are damaged and therefore kept: so many are named.
 const NAMED: usize = 100;
@@ -69,10 +67,11 @@ pub struct Pruned {
 /// The engine's own duty: now and then, never for long at a time.
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     let options = PruneOptions { retention: shared.config.retention.clone(), ..PruneOptions::default() };
-    let mut next = options.retention.every.min(FIRST);
+    let every = options.retention.every.max(Duration::from_millis(1));
+    let mut next = every.min(FIRST);
     while !shared.queue.is_closed() {
         sleep(next).await;
-        next = options.retention.every;
+        next = every;
         // Where the store fails there is no hurry: what is over stays over.
         if let Ok(pruned) = prune(&shared.store, &options).await {
             tell(&shared, &pruned).await;
@@ -127,6 +126,9 @@ fn looked_up(catalog: &Catalog) -> HashSet<Arc<str>> {
     lifecycles.values().flat_map(|lifecycle| &lifecycle.lookups).map(|lookup| Arc::clone(&lookup.lifecycle)).collect()
 }
 
+/// Lifecycle, owner and state.
+type Kind = (Arc<str>, Arc<str>, Arc<str>);
+
 /// One walk through the records of a store.
 struct Sweep<'a, S> {
     store: &'a S,
@@ -142,7 +144,7 @@ struct Sweep<'a, S> {
     damaged: HashSet<RecordId>,
     /// Records that go in the next transaction.
     chosen: Vec<Kin>,
-    shares: BTreeMap<(Arc<str>, Arc<str>, Arc<str>), u64>,
+    shares: BTreeMap<Kind, u64>,
     pruned: Pruned,
 }
 

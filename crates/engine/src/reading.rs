@@ -23,6 +23,9 @@ const TURNS: usize = 1_000;
 /// were asked for, or none, and still tell where the next one starts.
 const LOOKED_THROUGH: usize = 1_000;
 
+/// Short looks at the store for one page, where few of the records fit.
+const LOOKS: usize = 100;
+
 /// What is due is done before a list or a count, in so many batches at most; what a page shows is brought up to date in any
 /// case.
 const SWEEPS: usize = 20;
@@ -72,7 +75,8 @@ impl<S: Store + 'static> Engine<S> {
         Ok(self.shared.store.content(&payload.sha256).await?)
     }
 
-    /// Records that the actor may see, oldest first. What is due is done first.
+    /// Records that the actor may see, oldest first. What is due is done first. A page may have fewer records than were asked for, or
+    /// none, and still tell where the next one starts: only so many records are looked at for one page.
     pub async fn list(&self, actor: &Actor, query: &ListQuery) -> Result<Page, EngineError> {
         sweep(&self.shared).await?;
         let mut reader = Reader::new(&self.shared, actor).await?;
@@ -83,12 +87,16 @@ impl<S: Store + 'static> Engine<S> {
             }
             query.owner = Some(Arc::clone(&actor.id));
         }
-        let (wanted, mut looked_through) = (query.limit, 0);
-        let mut page = Page { records: Vec::new(), next: query.after };
+        let mut page = Page { records: Vec::new(), next: None };
+        if self.are_none(&query).await? {
+            return Ok(page);
+        }
+        let (wanted, mut looked_through, mut looks) = (query.limit, 0, 0);
         loop {
             query.limit = wanted - page.records.len();
             let found = self.shared.store.list(&query).await?;
             looked_through += found.records.len();
+            looks += 1;
             let now = self.shared.store.now().await?;
             for record in found.records {
                 let record = if is_due(&record, now) { fresh(&self.shared, record.id).await? } else { Some(record) };
@@ -100,10 +108,21 @@ impl<S: Store + 'static> Engine<S> {
                 }
             }
             (page.next, query.after) = (found.next, found.next);
-            if page.next.is_none() || page.records.len() >= wanted || looked_through >= LOOKED_THROUGH {
+            let is_full = page.records.len() >= wanted;
+            if page.next.is_none() || is_full || looked_through >= LOOKED_THROUGH || looks >= LOOKS {
                 return Ok(page);
             }
         }
+    }
+
+    /// Whether no record is in the state that is asked for: then nobody need look for one.
+    async fn are_none(&self, query: &ListQuery) -> Result<bool, EngineError> {
+        let Some(state) = &query.state else { return Ok(false) };
+        let counts = self.shared.store.counts_by_state(query.owner.as_deref()).await?;
+        let fits = |count: &StateCount| {
+            count.state == *state && query.lifecycle.as_ref().is_none_or(|lifecycle| *lifecycle == count.lifecycle)
+        };
+        Ok(!counts.iter().any(fits))
     }
 
     /// How many records of each lifecycle are in each state: of all that are open to anyone, else of the actor's own; an

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onceward_core::model::Lifecycle;
 use onceward_core::time::{Duration as Length, Time};
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_hours(24);
 
 /// For how long, and how what is over is taken out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Default for Retention {
             records: Some(30 * DAY),
             lifecycles: BTreeMap::new(),
             requests: Some(7 * DAY),
-            every: Duration::from_secs(3600),
+            every: Duration::from_hours(1),
             batch: 500,
         }
     }

@@ -22,7 +22,9 @@ use crate::database::Database;
 ///
 /// Exits with 0 when it is done, with 1 if damaged records were left where they are, with 2 if the database cannot be opened.
 #[derive(Args)]
-#[command(after_help = "Example:\n  onceward prune --older-than 90d --dry-run\n  onceward prune --db sqlite:jobs.db --older-than 90d")]
+#[command(
+    after_help = "Example:\n  onceward prune --older-than 90d --dry-run\n  onceward prune --db sqlite:jobs.db --older-than 90d"
+)]
 pub(crate) struct Prune {
     /// The database
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
@@ -62,11 +64,8 @@ impl Prune {
     }
 
     fn retention(&self) -> Retention {
-        let mut retention = Retention {
-            records: Some(self.older_than),
-            requests: Some(self.keys_older_than),
-            ..Retention::default()
-        };
+        let mut retention =
+            Retention { records: Some(self.older_than), requests: Some(self.keys_older_than), ..Retention::default() };
         if !self.only.is_empty() {
             retention.records = None;
         }

@@ -70,9 +70,7 @@ pub use inbox::{Letter, LetterAnswer, Refused};
 pub use log::{Entry, Replay};
 pub use memory::MemoryStore;
 pub use postgres::{PostgresStore, PostgresView};
-pub use prune::{
-    Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing, Taken, Unsound,
-};
+pub use prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing, Taken, Unsound};
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, own_worker, rank};
 pub use scan::{Difference, Scan};
 pub use scratch::{Applied, Keyed, Kind, Removed, Scratch, Unfit};

@@ -37,9 +37,16 @@ pub struct ListQuery {
 
 #[derive(Clone, Debug)]
 pub struct Page {
+    /// Fewer than were asked for, or none, where not enough of those that were looked at fit: then `next` tells where to go on.
     pub records: Vec<Arc<Record>>,
     /// Where the next page starts; `None` on the last.
     pub next: Option<u64>,
+}
+
+/// How many records one page of a list looks at. An index by state would cost every move of every record, so those that do not
+/// fit are passed over; but a page is one short look, however few fit.
+pub(crate) fn looked_at(limit: usize) -> usize {
+    limit.saturating_add(1).max(2_000)
 }
 
 /// How many records of a lifecycle are in a state.

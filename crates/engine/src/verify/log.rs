@@ -61,7 +61,11 @@ impl<S: Scan> Verify<'_, S> {
                 }
                 self.gap(next, seq, NAMED).await?;
                 if self.scratch.is_taken(seq)? {
-                    self.found(Difference::broken(HISTORY, seq, "it is there, and a checkpoint says that it was pruned"));
+                    self.found(Difference::broken(
+                        HISTORY,
+                        seq,
+                        "it is there, and a checkpoint says that it was pruned",
+                    ));
                 }
                 self.batch(seq, row.batch_end)?;
                 next = seq + 1;

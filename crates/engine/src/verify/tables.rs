@@ -92,7 +92,9 @@ impl<S: Scan> Verify<'_, S> {
             return Ok(());
         };
         let mut told = told;
-        if let Some((_, number)) = told.iter_mut().find(|(name, _)| *name == "row" && self.scratch.standing().checkpoint > 0) {
+        if let Some((_, number)) =
+            told.iter_mut().find(|(name, _)| *name == "row" && self.scratch.standing().checkpoint > 0)
+        {
             // Where records are gone, those that stay keep their numbers: none has a smaller one than it has a place.
             let kept = row.columns.iter().find(|(name, _)| *name == "row").and_then(|(_, kept)| kept.clone());
             if kept.as_deref().and_then(|kept| kept.parse().ok()).is_some_and(|kept: u64| kept >= known.row) {
@@ -213,7 +215,8 @@ impl<S: Scan> Verify<'_, S> {
             seen.mark(1);
             let Standing { checkpoint, head, floor } = *self.scratch.standing();
             let head = hex::encode(&head);
-            let told = [("one", cell(1)), ("checkpoint", cell(checkpoint)), ("floor", cell(floor)), ("head", cell(head))];
+            let told =
+                [("one", cell(1)), ("checkpoint", cell(checkpoint)), ("floor", cell(floor)), ("head", cell(head))];
             compare(&row.columns, &told.to_vec(), wrong);
             return Ok(());
         }
@@ -293,7 +296,9 @@ impl<S: Scan> Verify<'_, S> {
                 .collect());
         }
         Ok(match table {
-            Table::Counter | Table::Pruned => vec![(1, Some(At::Key("1".to_owned())), 0)].into_iter().filter(|_| last == 0).collect(),
+            Table::Counter | Table::Pruned => {
+                vec![(1, Some(At::Key("1".to_owned())), 0)].into_iter().filter(|_| last == 0).collect()
+            }
             Table::Executions => {
                 let rows = self.scratch.executions_after(last, PAGE)?.into_iter();
                 rows.map(|row| (row.row, Some(row.at), row.born)).collect()

@@ -81,7 +81,7 @@ fn a_lifecycle_may_be_kept_longer_or_for_ever() {
         let other = forever.lifecycle("race.prize", Some(Length::ZERO));
         let options = |retention| PruneOptions { retention, ..PruneOptions::default() };
         assert_eq!(engine.prune(&options(other.clone())).await.unwrap().records, 0);
-        let own = other.lifecycle(JOB, Some(Length::from_secs(86_400)));
+        let own = other.lifecycle(JOB, Some(Length::from_hours(24)));
         assert_eq!(engine.prune(&options(own)).await.unwrap().records, 1);
         assert!(engine.get(&ops(), record).await.unwrap().is_none());
     });

@@ -153,12 +153,12 @@ fn one_flipped_value_anywhere_in_a_pruned_database_is_named() {
     flip_all("verify pruned flips", |seed| crate::pruned::built(seed, 20));
 }
 
-fn flip_all(theme: &str, build: impl Fn(u64) -> Built) {
+fn flip_all(theme: &str, make: impl Fn(u64) -> Built) {
     let listed = listed("sqlite");
     for seed in seeds(theme, 1) {
         let _running = Running(seed);
         println!("seed {seed}");
-        let built = build(seed);
+        let built = make(seed);
         let original = built.copy();
         let tables = tables(&original.connection());
         let mut chance = Chance::new(seed);

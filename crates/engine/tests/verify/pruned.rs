@@ -160,9 +160,10 @@ fn a_forged_checkpoint_is_noticed() {
         connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     let forged = text.replace("\"state\":\"torn\"", "\"state\":\"open\"");
     assert_ne!(forged, text);
-    let before: Option<i64> = text.split("\"before\":").nth(1).and_then(|rest| {
-        rest.split([',', '}']).next().and_then(|number| number.parse().ok())
-    });
+    let before: Option<i64> = text
+        .split("\"before\":")
+        .nth(1)
+        .and_then(|rest| rest.split([',', '}']).next().and_then(|number| number.parse().ok()));
     let previous: [u8; 32] = before.map_or([0; 32], |before| {
         connection.query_row("SELECT hash FROM history WHERE seq = ?1", [before], |row| row.get(0)).unwrap()
     });
@@ -261,7 +262,8 @@ fn damage_stays() {
     let ended = wait(lived(&store, 5));
     drop(store);
     let connection = rusqlite::Connection::open(folder.file()).unwrap();
-    let sql = "UPDATE records SET fields = replace(fields, 'zoe 3 again', 'zoe 3 never') WHERE fields LIKE '%zoe 3 again%'";
+    let sql =
+        "UPDATE records SET fields = replace(fields, 'zoe 3 again', 'zoe 3 never') WHERE fields LIKE '%zoe 3 again%'";
     assert_eq!(connection.execute(sql, []).unwrap(), 1);
     drop(connection);
     clock.set(ended.checked_add(Duration::from_secs(86_400)).unwrap());

@@ -66,7 +66,8 @@ impl Kept {
         }
         for (key, delta) in &carry.checkpoint.freed.counts {
             let count = world.counts.entry(key.clone()).or_default();
-            *count = count.checked_add_signed(*delta).ok_or_else(|| StoreError::corrupt("fewer than none would count"))?;
+            *count =
+                count.checked_add_signed(*delta).ok_or_else(|| StoreError::corrupt("fewer than none would count"))?;
         }
         for (key, _) in &carry.unlinked {
             if let Some(target) = self.beside.get_mut(&key.target) {

@@ -10,7 +10,7 @@ use onceward_core::value::RecordId;
 
 use super::kept::{Beside, Kept};
 use crate::base::{Base, Stored};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, rank, running};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, looked_at, rank, running};
 
 impl Kept {
     pub(super) fn load(&self, base: &mut Base, keys: &[Key]) {
@@ -118,10 +118,24 @@ impl Kept {
                 && query.owner.as_ref().is_none_or(|owner| *owner == record.owner)
         };
         let after = query.after.unwrap_or(0);
-        let mut found = self.records().filter(|(row, record)| *row > after && fits(record));
-        let page: Vec<_> = found.by_ref().take(query.limit).collect();
-        let next = if found.next().is_some() { page.last().map(|(row, _)| *row) } else { None };
-        Page { records: page.into_iter().map(|(_, record)| Arc::clone(record)).collect(), next }
+        let mut page = Page { records: Vec::new(), next: None };
+        let mut last = None;
+        let looked_at = looked_at(query.limit);
+        for (number, (row, record)) in self.records().filter(|(row, _)| *row > after).enumerate() {
+            if number == looked_at {
+                page.next = last;
+                break;
+            }
+            if fits(record) {
+                if page.records.len() == query.limit {
+                    page.next = last;
+                    break;
+                }
+                page.records.push(Arc::clone(record));
+            }
+            last = Some(row);
+        }
+        page
     }
 
     pub(super) fn counts_by_state(&self, owner: Option<&str>) -> Vec<StateCount> {

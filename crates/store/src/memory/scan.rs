@@ -155,8 +155,12 @@ impl World {
             Table::Pruned => {
                 let Standing { checkpoint, head, floor } = self.pruned;
                 let head = Some(hex::encode(&head).into());
-                let columns =
-                    vec![("one", number(1)), ("checkpoint", number(checkpoint)), ("floor", number(floor)), ("head", head)];
+                let columns = vec![
+                    ("one", number(1)),
+                    ("checkpoint", number(checkpoint)),
+                    ("floor", number(floor)),
+                    ("head", head),
+                ];
                 vec![Kept::new(At::Key("1".to_owned()), columns)]
             }
             Table::Ready | Table::Lanes | Table::Timers | Table::Tallies | Table::Counter => Vec::new(),

@@ -90,7 +90,8 @@ const COUNT: &str = "UPDATE onceward.counts c SET count = c.count + k.d \
      WHERE c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w";
 
 /// After the checkpoint has its place, which nobody can take from it any more.
-const STAND: &str = "UPDATE onceward.pruned SET checkpoint = (SELECT max(last) FROM onceward.batches), floor = $1, head = $2";
+const STAND: &str =
+    "UPDATE onceward.pruned SET checkpoint = (SELECT max(last) FROM onceward.batches), floor = $1, head = $2";
 
 /// States that they came through, too: nothing else may tell of them any more.
 const NONE: &str = "DELETE FROM onceward.tallies t USING unnest($1::bigint[], $2::text[]) k(l, o) \
@@ -285,7 +286,9 @@ impl Pruning<'_> {
         pipeline.add(NO_HISTORY, vec![arg(ground.places.clone())]);
         let (mut targets, mut lifecycles, mut fields, mut sources) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (key, source) in &self.carry.unlinked {
-            let (Some(target), Some(source)) = (ground.rows.get(&key.target), ground.rows.get(source)) else { continue };
+            let (Some(target), Some(source)) = (ground.rows.get(&key.target), ground.rows.get(source)) else {
+                continue;
+            };
             targets.push(*target);
             lifecycles.push(self.known.names.known(&key.lifecycle)?);
             fields.push(self.known.names.known(&key.field)?);

@@ -17,7 +17,7 @@ use crate::columns::has_come;
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::Known;
-use crate::query::{ListQuery, Page, StateCount};
+use crate::query::{ListQuery, Page, StateCount, looked_at};
 
 /// Batches that are not before the place, and of each its entries.
 const LOG: &str = "SELECT b.first + (h.place & 1048575), r.id, h.version, h.at, h.text, h.hash \
@@ -37,9 +37,15 @@ const HISTORY: &str = "WITH RECURSIVE back AS ( \
 
 const RECORD: &str = "SELECT * FROM onceward.whole WHERE id = $1";
 
-/// Records in order of creation; an index by state would cost every move of every record.
-const LIST: &str = "SELECT * FROM onceward.whole WHERE row > $1 AND ($2::text IS NULL OR owner = $2) \
-     AND ($3::bigint[] IS NULL OR (definition, state) IN (SELECT * FROM unnest($3, $4::bigint[]))) ORDER BY row LIMIT $5";
+/// Records in order of creation, so many at a time; and, also where none fits, how far was looked and how many that were.
+const LIST: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records WHERE row > $1 ORDER BY row LIMIT $6) \
+     SELECT w.*, (SELECT max(row) FROM near), (SELECT count(*) FROM near) FROM (SELECT 1) one LEFT JOIN ( \
+     SELECT whole.* FROM near JOIN onceward.whole ON whole.row = near.row WHERE ($2::text IS NULL OR owner = $2) \
+     AND ($3::bigint[] IS NULL OR (definition, state) IN (SELECT * FROM unnest($3, $4::bigint[]))) \
+     ORDER BY whole.row LIMIT $5) w ON true ORDER BY w.row";
+
+/// Where the columns of a record end.
+const LOOKED: usize = 34;
 
 const TALLIES: &str = "SELECT lifecycle, state, sum(count)::bigint FROM onceward.tallies \
      WHERE $1::text IS NULL OR owner = $1 GROUP BY lifecycle, state";
@@ -134,14 +140,25 @@ pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Page, Store
     let mut pipeline = Pipeline::default();
     let limit = size(query.limit).saturating_add(1);
     let after = signed(query.after.unwrap_or(0));
-    pipeline.add(LIST, vec![arg(after), arg(query.owner.as_deref()), arg(definitions), arg(states), arg(limit)]);
-    let answers = inner.run(&pipeline).await?;
-    let found = &answers[0];
-    let known = known_for(inner, found).await?;
+    let most = size(looked_at(query.limit));
+    let owner = query.owner.as_deref();
+    pipeline.add(LIST, vec![arg(after), arg(owner), arg(definitions), arg(states), arg(limit), arg(most)]);
+    let mut answers = inner.run(&pipeline).await?;
+    let mut found = answers.pop().unwrap_or_default();
+    let looked = found.first().map(|row| Ok((rows::some_unsigned(row, LOOKED)?, row.try_get::<_, i64>(LOOKED + 1)?)));
+    let (end, looked) = looked.transpose().map_err(|error: StoreError| error)?.unwrap_or((None, 0));
+    // Where none fits, the one row has no record in it.
+    if found.first().map(|row| rows::some_unsigned(row, 0)).transpose()?.flatten().is_none() {
+        found.clear();
+    }
+    let known = known_for(inner, &found).await?;
     let page = found.iter().take(query.limit).map(|row| rows::record(row, &known.catalog));
     let page = page.collect::<Result<Vec<_>, _>>()?;
-    let more = found.len() > query.limit;
-    let next = page.last().filter(|_| more).map(|(stored, _)| stored.row);
+    let next = if found.len() > query.limit {
+        page.last().map(|(stored, _)| stored.row)
+    } else {
+        end.filter(|_| looked >= most)
+    };
     Ok(Page { records: page.into_iter().map(|(_, record)| record).collect(), next })
 }
 

@@ -115,15 +115,15 @@ impl Order {
 const PARTS: &str = "CASE WHEN whole IS NULL THEN parts WHEN parts = '#' || encode(sha256(convert_to(whole, 'UTF8')), 'hex') \
      THEN whole ELSE parts || ' ' || whole END";
 
+const STANDING: &str = "checkpoint::text, floor::text, encode(head, 'hex')";
+
+const CONTENT: &str = "encode(sha256(bytes), 'hex'), refs::text";
+
 fn plan(table: Table) -> Plan {
     use Kind::{Bytes, Id, Integer, Long, Text, Truth};
     let (order, columns, from): (&'static [Order], _, _) = match table {
         Table::Counter => (&[Order("log_end.one", Integer)], "one::text", "onceward.log_end"),
-        Table::Pruned => (
-            &[Order("pruned.one", Integer)],
-            "checkpoint::text, floor::text, encode(head, 'hex')",
-            "onceward.pruned",
-        ),
+        Table::Pruned => (&[Order("pruned.one", Integer)], STANDING, "onceward.pruned"),
         Table::Records => (
             &[Order("r.row", Long)],
             "r.id::text, r.definition::text, r.state::text, r.version::text, r.owner, r.fields, r.attempt::text, \
@@ -216,9 +216,7 @@ fn plan(table: Table) -> Plan {
             "count::text",
             "onceward.tallies",
         ),
-        Table::Contents => {
-            (&[Order("contents.sha256", Bytes)], "encode(sha256(bytes), 'hex'), refs::text", "onceward.contents")
-        }
+        Table::Contents => (&[Order("contents.sha256", Bytes)], CONTENT, "onceward.contents"),
     };
     Plan { order, columns, from }
 }

@@ -37,8 +37,8 @@ pub struct Unsound {
 }
 
 impl Unsound {
-    fn new(record: RecordId, why: impl ToString) -> Self {
-        Self { record, why: why.to_string() }
+    fn new(record: RecordId, why: impl Into<String>) -> Self {
+        Self { record, why: why.into() }
     }
 }
 
@@ -154,7 +154,7 @@ impl Sums {
                 return Err(bad("the chain of its entries is broken"));
             }
             head = entry.hash;
-            let body = entry.body().map_err(|error| Unsound::new(id, error))?;
+            let body = entry.body().map_err(|error| Unsound::new(id, error.to_string()))?;
             let diff = body.change.as_ref().ok_or_else(|| bad("an entry changes nothing"))?;
             let start = match (known.take(), &diff.created) {
                 (Some(known), None) => known,

@@ -99,7 +99,8 @@ impl Scratch {
         }
         let sql = "SELECT first, last FROM taken WHERE first <= ?1 ORDER BY first DESC LIMIT 1";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let found: Option<(u64, u64)> = statement.query_row([place], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let found: Option<(u64, u64)> =
+            statement.query_row([place], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         self.pruning.range = found;
         Ok(found.is_some_and(|(_, last)| place <= last))
     }

@@ -17,9 +17,8 @@ use crate::prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune,
 
 pub(super) fn standing(connection: &Connection) -> Result<Standing, StoreError> {
     let mut statement = connection.prepare_cached("SELECT checkpoint, floor, head FROM pruned")?;
-    let found = statement.query_row([], |row| {
-        Ok(Standing { checkpoint: row.get(0)?, floor: row.get(1)?, head: row.get(2)? })
-    });
+    let found =
+        statement.query_row([], |row| Ok(Standing { checkpoint: row.get(0)?, floor: row.get(1)?, head: row.get(2)? }));
     Ok(found?)
 }
 
@@ -175,7 +174,9 @@ impl Pruning<'_> {
             let sql = "DELETE FROM links WHERE target = ?1 AND lifecycle = ?2 AND field = ?3 AND source = ?4";
             let at = params![target, lifecycle, field, rows.get(source)];
             self.transaction.prepare_cached(sql)?.execute(at)?;
-            self.transaction.prepare_cached("UPDATE records SET links = links + 1 WHERE row = ?1")?.execute([target])?;
+            self.transaction
+                .prepare_cached("UPDATE records SET links = links + 1 WHERE row = ?1")?
+                .execute([target])?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::columns::has_come;
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::Known;
-use crate::query::{ListQuery, Page, StateCount, own_worker};
+use crate::query::{ListQuery, Page, StateCount, looked_at, own_worker};
 
 pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
     let floor = prune::standing(connection)?.floor;
@@ -84,31 +84,39 @@ pub(super) fn history(
     Ok(entries)
 }
 
-/// Looks through the records in order of creation; an index by state would cost every move of every record.
+/// Looks through the records in order of creation, so many at a time.
 pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) -> Result<Page, StoreError> {
-    let sql = "SELECT * FROM whole WHERE row > ?1 AND (?2 IS NULL OR owner = ?2) ORDER BY row";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(params![query.after.unwrap_or(0), query.owner.as_deref()])?;
+    let mut statement = connection.prepare_cached("SELECT * FROM whole WHERE row > ?1 ORDER BY row")?;
+    let mut found = statement.query([query.after.unwrap_or(0)])?;
     let mut page = Page { records: Vec::new(), next: None };
-    let mut last = None;
+    let (mut last, mut looked) = (None, 0);
     while let Some(row) = found.next()? {
-        let number: u32 = row.get(2)?;
-        let lifecycle = known.catalog.by_number(number);
-        let lifecycle = lifecycle.ok_or_else(|| StoreError::corrupt(format!("no definition is number {number}")))?;
-        let state: usize = row.get(3)?;
-        let fits = query.lifecycle.as_ref().is_none_or(|name| *name == lifecycle.name)
-            && query.state.as_ref().is_none_or(|name| lifecycle.states.get(state).is_some_and(|own| own.name == *name));
-        if !fits {
-            continue;
-        }
-        if page.records.len() == query.limit {
+        if looked == looked_at(query.limit) {
             page.next = last;
             break;
         }
+        looked += 1;
+        if fits(row, known, query)? {
+            if page.records.len() == query.limit {
+                page.next = last;
+                break;
+            }
+            page.records.push(rows::record(row, &known.catalog)?.1);
+        }
         last = Some(row.get(0)?);
-        page.records.push(rows::record(row, &known.catalog)?.1);
     }
     Ok(page)
+}
+
+fn fits(row: &Row, known: &Known, query: &ListQuery) -> Result<bool, StoreError> {
+    let number: u32 = row.get(2)?;
+    let lifecycle = known.catalog.by_number(number);
+    let lifecycle = lifecycle.ok_or_else(|| StoreError::corrupt(format!("no definition is number {number}")))?;
+    let state: usize = row.get(3)?;
+    let owner = row.get_ref(5)?.as_str().map_err(rusqlite::Error::from)?;
+    Ok(query.owner.as_ref().is_none_or(|own| **own == *owner)
+        && query.lifecycle.as_ref().is_none_or(|name| *name == lifecycle.name)
+        && query.state.as_ref().is_none_or(|name| lifecycle.states.get(state).is_some_and(|own| own.name == *name)))
 }
 
 pub(super) fn counts_by_state(

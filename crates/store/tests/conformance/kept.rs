@@ -1,6 +1,6 @@
 //! What is saved is found again.
 
-use onceward_core::decide::{Call, Create, Key};
+use onceward_core::decide::{Call, Create, Decision, Key};
 use onceward_core::record::{Actor, ExecutionStatus, Payload};
 use onceward_core::time::Duration;
 use onceward_core::value::Value;
@@ -144,6 +144,40 @@ fn lists_and_counts() {
             [count("suite.box", "closed", 1), count("suite.box", "open", 9), count("suite.task", "waiting", 5)];
         assert_eq!(store.counts_by_state(None).await.unwrap(), of_all);
         assert_eq!(store.counts_by_state(Some("nobody")).await.unwrap(), []);
+    });
+}
+
+/// One page is one short look, however few records fit; whoever wants more goes on from there.
+#[test]
+fn a_page_looks_at_so_many_and_no_more() {
+    const RECORDS: usize = 2_500;
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let ann = user("ann");
+        let mut open = driver.open(start());
+        let mut all = Vec::new();
+        for _ in 0..RECORDS {
+            let operation = driver.operation(&ann, create("suite.step", json!({})));
+            let Decision::Changes(changes) = driver.decide(&mut open, operation, start()).await else { panic!("made") };
+            all.push(changes.subject);
+        }
+        driver.save(&open).await;
+        for late in [2_100, 2_400] {
+            driver.ok(&ann, fire(all[late], "skip", json!({})), start()).await;
+        }
+        let query = ListQuery { state: Some("done".into()), limit: 1, ..ListQuery::default() };
+        let first = store.list(&query).await.unwrap();
+        assert!(first.records.is_empty() && first.next.is_some(), "it did not look further");
+        let second = store.list(&ListQuery { after: first.next, ..query.clone() }).await.unwrap();
+        assert_eq!(second.records.iter().map(|record| record.id).collect::<Vec<_>>(), [all[2_100]]);
+        let third = store.list(&ListQuery { after: second.next, ..query.clone() }).await.unwrap();
+        assert_eq!(third.records.iter().map(|record| record.id).collect::<Vec<_>>(), [all[2_400]]);
+        assert_eq!(third.next, None);
+        let other = ListQuery { owner: Some("bob".into()), ..query };
+        assert!(store.list(&other).await.unwrap().next.is_some());
+        let everything = ListQuery { limit: 10_000, ..ListQuery::default() };
+        assert_eq!(store.list(&everything).await.unwrap().records.len(), RECORDS);
     });
 }
 

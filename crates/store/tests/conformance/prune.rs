@@ -8,8 +8,8 @@ use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use onceward_store::log::{Checkpoint, NO_HASH};
 use onceward_store::{
-    AnyStore, Base, Carry, Content, Forgotten, OldQuery, OldRequests, Prune, PruneSave, Request, RequestName, Save, Standing,
-    StateCount, Store, StoreError, Taken, Unsound,
+    AnyStore, Base, Carry, Content, Forgotten, OldQuery, OldRequests, Prune, PruneSave, Request, RequestName, Save,
+    Standing, StateCount, Store, StoreError, Taken, Unsound,
 };
 use onceward_testkit::{user, worker};
 use serde_json::json;
@@ -58,7 +58,9 @@ fn a_record_goes_whole() {
         let kept = store.history(stays, 0, 10).await.unwrap();
         assert_eq!(prune(store, loaded(store, &[done]).await).await, PruneSave::Saved(5));
         assert!(store.record(done).await.unwrap().is_none() && store.effect(done).await.unwrap().is_none());
-        assert!(store.executions(done).await.unwrap().is_empty() && store.history(done, 0, 9).await.unwrap().is_empty());
+        assert!(
+            store.executions(done).await.unwrap().is_empty() && store.history(done, 0, 9).await.unwrap().is_empty()
+        );
         assert_eq!(store.history(stays, 0, 10).await.unwrap(), kept);
         let waiting = StateCount { lifecycle: "suite.task".into(), state: "waiting".into(), count: 1 };
         assert_eq!(store.counts_by_state(None).await.unwrap(), [waiting]);
@@ -299,7 +301,9 @@ fn bytes_go_with_the_last_record_that_has_them() {
             for brought in brought {
                 let Call::Create(create) = create("suite.step", json!({})) else { panic!("it creates") };
                 let operation = driver.operation(&ann, Call::Create(Create { payload: Some(payload), ..create }));
-                let Decision::Changes(changes) = driver.decide(&mut open, operation, start()).await else { panic!("made") };
+                let Decision::Changes(changes) = driver.decide(&mut open, operation, start()).await else {
+                    panic!("made")
+                };
                 steps.push(changes.subject);
                 if *brought {
                     let write = open.batch.writes.last_mut().expect("it was decided");
