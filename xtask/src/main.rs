@@ -29,6 +29,7 @@ cargo xtask COMMAND
                        take away each row and each piece of code that cites a rule, and expect a test of it to fail
   bench [--short | --record]
                        what an operation costs; --short: as in the gate; --record: write bench/baseline.toml
+  bench --lives        whole job lives a second on SQLite, beside a floor; minutes
   fuzz [--seconds N] [--short] [TARGET]
                        libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
   mutants [--short] [--system NAME] [--find TEXT] [--diff]
@@ -63,6 +64,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bench"] => bench::run(bench::Form::Long),
         ["bench", "--short"] => bench::run(bench::Form::Short),
         ["bench", "--record"] => bench::run(bench::Form::Record),
+        ["bench", "--lives"] => bench::lives::run(),
         ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
         ["mutants", "--code", options @ ..] => mutants::code::run(&mutants::code::Options::parse(options)?),
         ["mutants", words @ ..] => mutants::run_words(words),

@@ -11,7 +11,7 @@ const SCHEMA: &str = include_str!("../../../crates/store/src/sqlite/migrations/0
 
 /// Rows of a life, by what can be left out to see what it costs.
 pub(crate) const PARTS: &[(&str, &str)] = &[
-    ("history", "3 inserts, about 440 bytes each"),
+    ("history", "3 inserts, with the texts of a real life"),
     ("records", "1 insert, 2 updates"),
     ("id index", "1 insert, the unique index from id to row"),
     ("executions", "1 insert, 1 update"),

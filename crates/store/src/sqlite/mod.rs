@@ -3,6 +3,7 @@
 //! A save is one transaction, durable before it is answered (`synchronous=FULL`). Inside, records are known by dense row
 //! numbers. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never rules.
 
+mod checkpoint;
 mod definitions;
 mod errors;
 mod hot;
@@ -36,8 +37,10 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::Known;
+use crate::net::Told;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
+use checkpoint::Checkpoints;
 use open::EngineLock;
 use recent::Recent;
 use save::Writer;
@@ -116,7 +119,7 @@ impl SqliteStore {
         let readers = (0..READERS)
             .map(|_| Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) }))
             .collect::<Result<Vec<_>, StoreError>>()?;
-        let writer = Writer::new(connection, Arc::clone(&shared))?;
+        let writer = Writer::new(connection, Arc::clone(&shared), Checkpoints::start(path)?)?;
         let inner = Inner {
             readers: Threads::start("read", readers)?,
             writer: Threads::start("write", vec![writer])?,
@@ -156,8 +159,10 @@ impl Store for SqliteStore {
     }
 
     async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+        // Here, so that the thread that writes can be busy with another batch meanwhile.
+        let told = Told::of(base, batch)?;
         let (base, batch) = (Arc::clone(base), Arc::clone(batch));
-        self.inner.writer.run(move |writer| writer.save(&base, &batch)).await
+        self.inner.writer.run(move |writer| writer.save(&base, &batch, told)).await
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
