@@ -42,7 +42,7 @@ pub(crate) fn worker() -> Actor {
 
 pub(crate) fn wanted(most: usize, steps: Steps) -> Wanted {
     let start = steps == Steps::Three;
-    Wanted { most, start, wait: Duration::from_secs(60), ..Wanted::one(JOB, "worker-1") }
+    Wanted { most, start, wait: Duration::from_mins(1), ..Wanted::one(JOB, "worker-1") }
 }
 
 pub(crate) fn result() -> Json {

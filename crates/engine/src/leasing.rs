@@ -219,18 +219,18 @@ async fn pick<'a, S: Store>(
     let found = shared.store.leasable(&query).await?;
     let mut offered = desk.offered();
     let mut free = found.into_iter().map(|candidate| candidate.record).filter(|record| !offered.contains(record));
-    let shares: Vec<Vec<RecordId>> = asks.iter().map(|ask| free.by_ref().take(ask.most).collect()).collect();
-    offered.extend(shares.iter().flatten());
+    let handed: Vec<Vec<RecordId>> = asks.iter().map(|ask| free.by_ref().take(ask.most).collect()).collect();
+    offered.extend(handed.iter().flatten());
     drop(offered);
     let mut short = false;
-    for (ask, share) in asks.into_iter().zip(shares) {
+    for (ask, share) in asks.into_iter().zip(handed) {
         short |= share.is_empty();
         if let Err(share) = ask.give.send(share) {
             // Gone meanwhile: on offer again.
             let mut offered = desk.offered();
-            share.iter().for_each(|record| {
+            for record in &share {
                 offered.remove(record);
-            });
+            }
             drop(offered);
             shared.signals.more_work();
         }
