@@ -3,7 +3,9 @@
 mod bench;
 mod deny;
 mod fuzz;
+mod lab;
 mod mutants;
+mod packages;
 mod pictures;
 mod prove;
 mod purity;
@@ -11,6 +13,7 @@ mod rules;
 mod shell;
 mod test;
 mod tidy;
+mod torture;
 mod tree;
 
 use std::process::ExitCode;
@@ -30,6 +33,10 @@ cargo xtask COMMAND
   bench [--short | --record]
                        what an operation costs; --short: as in the gate; --record: write bench/baseline.toml
   bench --lives        whole job lives a second on SQLite, beside a floor; minutes
+  torture [--short] [--kills N] [--races N] [--seed N]
+                       real engine processes killed at random moments, raced, and given broken disks and servers, on both
+                       databases: 1,000 kills and 10,000 races; --short: 50 and 500, as in the gate
+  lab [--only FM-1]    every failure mode: the damage without its guard, prevented with it, recovered
   fuzz [--seconds N] [--short] [TARGET]
                        libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
   mutants [--short] [--system NAME] [--find TEXT] [--diff]
@@ -65,6 +72,8 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bench", "--short"] => bench::run(bench::Form::Short),
         ["bench", "--record"] => bench::run(bench::Form::Record),
         ["bench", "--lives"] => bench::lives::run(),
+        ["lab", words @ ..] => lab::run(words),
+        ["torture", words @ ..] => torture::run(words),
         ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
         ["mutants", "--code", options @ ..] => mutants::code::run(&mutants::code::Options::parse(options)?),
         ["mutants", words @ ..] => mutants::run_words(words),

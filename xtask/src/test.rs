@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{bench, deny, mutants, pictures, prove, purity, rules, shell, tidy, tree};
+use crate::{bench, deny, lab, mutants, packages, pictures, prove, purity, rules, shell, tidy, torture, tree};
 
 /// Tests counted over all binaries.
 #[derive(Default)]
@@ -35,6 +35,8 @@ pub(crate) fn run() -> Result<()> {
     step("benchmark, short form", || bench::run(bench::Form::Short))?;
     step("rules proved: rows", || prove::run(&prove::Options::all_rows()))?;
     step("rules proved: code", || prove::run(&prove::Options::all_code()))?;
+    step("the lab", || lab::run(&[]))?;
+    step("torture, short form", || torture::run(&["--short"]))?;
     step("mutants of lifecycle files, a sample", || mutants::run(&mutants::Options::short()))?;
     step("dependencies", deny::run)?;
     println!("\nthe gate is open, after {} s", began.elapsed().as_secs());
@@ -71,6 +73,8 @@ fn component(name: &str, verb: &str) -> Result<()> {
 
 /// All tests of the workspace, those in documentation too.
 fn tests(counts: &mut Counts) -> Result<()> {
+    packages::have_postgres()?;
+    packages::have_strace()?;
     let mut test = cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]);
     // What people set while working lets a test do less: rewrite its snapshot, leave out a row, play one seed.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONCEWARD_")) {

@@ -1,4 +1,4 @@
-//! Whole job lives a second, on SQLite with fsync on, beside a floor. Run by `cargo xtask bench --lives`.
+//! Whole job lives a second, on SQLite with fsync on, beside a floor. Run by `cargo run --release -p onceward-bench --bin lives`.
 //!
 //! ```text
 //! lives beside LIVES ROUNDS    floor and engine turn and turn about, in batches of 1,000

@@ -169,7 +169,7 @@ pub(crate) fn waiting(jobs: usize, lives: usize) -> Done {
     let held = beside.unchecked_transaction()?;
     held.query_row("SELECT seq FROM counter", [], |_| Ok(()))?;
     let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(60) {
+    while began.elapsed() < Duration::from_mins(1) {
         runs[2].0.push(run(lives, || round(&runtime, &none, lives, 2, Steps::Three))?);
         runs[3].0.push(run(lives, || round(&runtime, &many, lives, 2, Steps::Three))?);
     }
@@ -251,12 +251,12 @@ pub(crate) fn minute(seconds: u64) -> Done {
     let mut bare = Floor::open(&folder.file("floor.db"), &texts, "")?;
     let engine = runtime.block_on(engine::open(&folder.file("minute.db")))?;
     println!("{:>10} {:>12} {:>10} {:>10} {:>8}", "lives", "engine", "floor", "ratio", "WAL MB");
-    let (mut done, mut spent) = (0, 0.0);
+    let (mut done, mut spent) = (0, Duration::ZERO);
     let part = 50_000;
-    while spent < seconds as f64 {
+    while spent < Duration::from_secs(seconds) {
         let began = Instant::now();
         let own = run(part, || round(&runtime, &engine, part, 2, Steps::Three))?;
-        spent += began.elapsed().as_secs_f64();
+        spent += began.elapsed();
         let floor = run(part, || bare.lives(50_000, 1_000))?;
         done += part;
         let wal = std::fs::metadata(folder.file("minute.db-wal")).map_or(0, |data| data.len() >> 20);

@@ -7,6 +7,7 @@
 //! spread loop "SHAPE SIZE" N N rounds of one case, for callgrind
 //! ```
 
+mod shipped;
 mod store;
 mod worlds;
 
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!(
-        "usage: spread SHAPE SIZE… [part] | loop \"SHAPE SIZE\" ROUNDS; a shape is one of siblings, graph, chain, star"
+        "usage: spread SHAPE SIZE… [part] | loop \"SHAPE SIZE\" ROUNDS; a shape is one of siblings, graph, chain, star, relay, mesh"
     );
     ExitCode::FAILURE
 }
@@ -45,7 +46,8 @@ fn shape_of(name: &str) -> Option<Shape> {
 
 fn looped(case: &str, rounds: &str) -> Option<()> {
     let (shape, size) = case.split_once(' ')?;
-    let world = World::new(&worlds::definitions(), shape_of(shape)?, size.parse().ok()?);
+    let shape = shape_of(shape)?;
+    let world = World::new(&worlds::definitions(shape), shape, size.parse().ok()?);
     // Once beforehand, so that what is made on first use is not counted.
     black_box(world.decide());
     counted_rounds(&world, rounds.parse().ok()?);
@@ -61,7 +63,8 @@ fn counted_rounds(world: &World, rounds: u32) {
 }
 
 fn each(shape: &str, sizes: &[&str], measured: fn(&World)) -> Option<()> {
-    let (shape, definitions) = (shape_of(shape)?, worlds::definitions());
+    let shape = shape_of(shape)?;
+    let definitions = worlds::definitions(shape);
     for size in sizes {
         measured(&World::new(&definitions, shape, size.parse().ok()?));
     }

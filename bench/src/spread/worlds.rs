@@ -10,6 +10,8 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use serde_json::{Map, Value as Json, json};
 
+use crate::shipped::{FILES, Player};
+
 pub(crate) const NOW: Time = Time::from_secs(1_800_000_000);
 
 /// How the records hang together.
@@ -23,10 +25,20 @@ pub(crate) enum Shape {
     Chain,
     /// All beliefs rest on the first.
     Star,
+    /// The shipped relay: a submission among others passes, and its job is resolved.
+    Relay,
+    /// The shipped mesh: claims that rest on one another as in the graph; the first is rejected.
+    Mesh,
 }
 
-pub(crate) const SHAPES: [(&str, Shape); 4] =
-    [("siblings", Shape::Siblings), ("graph", Shape::Graph), ("chain", Shape::Chain), ("star", Shape::Star)];
+pub(crate) const SHAPES: [(&str, Shape); 6] = [
+    ("siblings", Shape::Siblings),
+    ("graph", Shape::Graph),
+    ("chain", Shape::Chain),
+    ("star", Shape::Star),
+    ("relay", Shape::Relay),
+    ("mesh", Shape::Mesh),
+];
 
 /// A world, and the operation that reaches all of it.
 pub(crate) struct World {
@@ -35,33 +47,47 @@ pub(crate) struct World {
     pub(crate) operation: Operation,
 }
 
-pub(crate) fn definitions() -> Arc<Definitions> {
-    let texts = [
+/// The bench's own small lifecycles, or the shipped systems.
+pub(crate) fn definitions(shape: Shape) -> Arc<Definitions> {
+    let own = [
         ("escrow.toml", include_str!("../../lifecycles/escrow.toml")),
         ("offer.toml", include_str!("../../lifecycles/offer.toml")),
         ("payout.toml", include_str!("../../lifecycles/payout.toml")),
         ("belief.toml", include_str!("../../lifecycles/belief.toml")),
     ];
-    let files = texts.map(|(name, text)| File { name: name.to_owned(), text: text.into() });
-    let loaded = onceward_core::load(&Files { files: files.into() })
-        .unwrap_or_else(|found| panic!("the bench's own lifecycles are not sound: {found:#?}"));
+    let texts = if matches!(shape, Shape::Relay | Shape::Mesh) { &FILES[..] } else { &own[..] };
+    let files = texts.iter().map(|(name, text)| File { name: (*name).to_owned(), text: (*text).into() });
+    let loaded = onceward_core::load(&Files { files: files.collect() })
+        .unwrap_or_else(|found| panic!("the lifecycles are not sound: {found:#?}"));
     Arc::new(loaded.definitions)
 }
 
 impl World {
     /// `size` offers, or `size` beliefs beside the first.
     pub(crate) fn new(definitions: &Arc<Definitions>, shape: Shape, size: usize) -> Self {
+        if matches!(shape, Shape::Relay | Shape::Mesh) {
+            return Self::shipped(definitions, shape, size);
+        }
         let mut maker = Maker { definitions, snapshot: Snapshot::world(), made: 0 };
         let operation = match shape {
             Shape::Siblings => maker.offers(size),
-            Shape::Graph => {
-                let mut chance = Chance(7);
-                maker.beliefs(size, |at| (0..=chance.below(3)).map(|_| chance.below(at)).collect())
-            }
             Shape::Chain => maker.beliefs(size, |at| vec![at - 1]),
             Shape::Star => maker.beliefs(size, |_| vec![0]),
+            _ => {
+                let mut chance = Chance(7);
+                maker.beliefs(size, |at| chance.some(at))
+            }
         };
         Self { definitions: Arc::clone(definitions), snapshot: maker.snapshot, operation }
+    }
+
+    fn shipped(definitions: &Arc<Definitions>, shape: Shape, size: usize) -> Self {
+        let (mut player, mut chance) = (Player::new(definitions), Chance(7));
+        let operation = match shape {
+            Shape::Relay => player.resolve(size),
+            _ => player.reject(size, |at| chance.some(at)),
+        };
+        Self { definitions: Arc::clone(definitions), snapshot: player.snapshot, operation }
     }
 
     pub(crate) fn decide(&self) -> Decision {
@@ -125,6 +151,11 @@ pub(crate) fn changes(decision: Decision) -> Box<Changes> {
 struct Chance(u64);
 
 impl Chance {
+    /// One to three of those before.
+    fn some(&mut self, at: usize) -> Vec<usize> {
+        (0..=self.below(3)).map(|_| self.below(at)).collect()
+    }
+
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap_or(0) % bound

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use onceward_core::decide::{Key, Question};
+use onceward_core::decide::Question;
 use onceward_store::{Batch, Outcome, Save, Store, StoreError, Write};
 
 use crate::checks;
-use crate::deciding::{Decided, decide_all};
+use crate::deciding::{Decided, Hints, decide_all};
 use crate::error::EngineError;
 use crate::queue::{Incoming, Reply, Request, seed};
 use crate::shared::Shared;
@@ -89,15 +89,15 @@ impl Flight {
 struct Chunk {
     requests: Vec<Request>,
     losses: usize,
-    /// What the last attempt needed.
-    keys: Vec<Key>,
+    /// What the last attempt has found out.
+    hints: Hints,
 }
 
 impl Chunk {
     fn halves(mut self) -> [Self; 2] {
         let second = self.requests.split_off(self.requests.len() / 2);
-        let second = Self { requests: second, losses: 0, keys: Vec::new() };
-        [Self { losses: 0, keys: Vec::new(), ..self }, second]
+        let second = Self { requests: second, losses: 0, hints: Hints::default() };
+        [Self { losses: 0, hints: Hints::default(), ..self }, second]
     }
 
     fn fail(self, error: &EngineError) {
@@ -110,9 +110,9 @@ impl Chunk {
 /// Answer every one of these, after it is durable.
 async fn settle<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<Request>) {
     // The first to do stands last.
-    let mut chunks = vec![Chunk { requests, losses: 0, keys: Vec::new() }];
+    let mut chunks = vec![Chunk { requests, losses: 0, hints: Hints::default() }];
     while let Some(mut chunk) = chunks.pop() {
-        let (replies, save, keys) = match attempt(shared, &mut chunk).await {
+        let (replies, save, hints) = match attempt(shared, &mut chunk).await {
             Ok(attempted) => attempted,
             Err(error) => {
                 chunk.fail(&error);
@@ -129,7 +129,7 @@ async fn settle<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<Reque
             Ok(Save::Conflict(_)) if alone && chunk.losses >= PATIENCE => chunk.fail(&EngineError::Contended),
             Ok(Save::Conflict(_)) if alone || chunk.losses < LOSSES => {
                 let losses = chunk.losses + 1;
-                chunks.push(Chunk { losses, keys, ..chunk });
+                chunks.push(Chunk { losses, hints, ..chunk });
             }
             // One that the database will not have is found by halving, and fails alone.
             Ok(Save::Conflict(_)) | Err(StoreError::Rejected(_)) if !alone => {
@@ -142,36 +142,44 @@ async fn settle<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<Reque
     }
 }
 
-type Attempted = (Vec<Reply>, Result<Save, StoreError>, Vec<Key>);
+type Attempted = (Vec<Reply>, Result<Save, StoreError>, Hints);
 
 /// Decide and save once. Those that must ask the outside first leave the chunk.
 async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk) -> Result<Attempted, EngineError> {
     let store = &shared.store;
     let catalog = store.definitions().await?;
     let now = store.now().await?;
-    let keys = std::mem::take(&mut chunk.keys);
-    let decided = decide_all(store, &catalog.definitions, &chunk.requests, keys, now, seed).await?;
-    let Decided { base, writes, replies, asks } = decided;
+    let hints = std::mem::take(&mut chunk.hints);
+    number(&mut chunk.requests);
+    let decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
+    let Decided { base, mut writes, replies, asks } = decided;
+    let spent = shared.trail.bound(&mut writes, now);
     leave(shared, chunk, asks);
     let replies: Vec<Reply> = replies.into_iter().flatten().collect();
     let (base, batch) = (Arc::new(base), Arc::new(Batch { writes, now, catalog: catalog.number() }));
     if is_nothing(&batch.writes) {
-        return Ok((replies, Ok(Save::Saved { first: 1, last: 0 }), Vec::new()));
+        shared.counted.untold(spent.untold);
+        return Ok((replies, Ok(Save::Saved { first: 1, last: 0 }), Hints::default()));
     }
     let save = store.save(&base, &batch).await;
-    let keys = match &save {
+    let hints = match &save {
         Ok(Save::Saved { last, .. }) => {
             shared.counted.saved(batch.writes.len());
+            shared.counted.untold(spent.untold);
             shared.signals.saved(&batch.writes, *last, now);
-            Vec::new()
+            Hints::default()
         }
-        Ok(Save::Conflict(_)) => {
+        Ok(Save::Conflict(conflict)) => {
             shared.counted.conflict();
-            base.keys()
+            shared.trail.give_back(spent);
+            Hints { keys: base.keys(), answered: conflict.requests.clone() }
         }
-        Err(_) => Vec::new(),
+        Err(_) => {
+            shared.trail.give_back(spent);
+            Hints::default()
+        }
     };
-    Ok((replies, save, keys))
+    Ok((replies, save, hints))
 }
 
 /// Whether no store would write anything, so that there is no transaction to wait for. An answer that nothing was to be done
@@ -181,6 +189,19 @@ fn is_nothing(writes: &[Write]) -> bool {
         Outcome::Refusal(refusal) => !refusal.denial && refusal.audit.is_none(),
         Outcome::Changes(_) | Outcome::NoOp(_) => false,
     })
+}
+
+/// Bits of a seed that an id is made of, and those of them that chance keeps.
+const ID_BITS: u32 = 74;
+const CHANCE_BITS: u32 = 54;
+
+/// A batch has one time, and records of one time are ordered by their ids; so ids made by later operations must be larger, or
+/// messages of one record would go out of order. One whose questions were answered keeps its seed: they may name an id.
+fn number(requests: &mut [Request]) {
+    for (at, request) in requests.iter_mut().enumerate().filter(|(_, request)| request.operation.answers.is_empty()) {
+        let at = u128::try_from(at).unwrap_or(u128::MAX) << CHANCE_BITS & ((1 << ID_BITS) - 1);
+        request.operation.seed = request.operation.seed & ((1 << CHANCE_BITS) - 1) | at;
+    }
 }
 
 fn leave<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk, mut asks: Vec<(usize, Vec<Question>)>) {

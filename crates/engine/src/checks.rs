@@ -101,7 +101,7 @@ async fn put<S: Store>(shared: &Shared<S>, request: &Request, question: &Questio
 }
 
 /// A task that ends when nobody waits for it any more.
-struct OnDrop<T>(tokio::task::JoinHandle<T>);
+pub(crate) struct OnDrop<T>(pub(crate) tokio::task::JoinHandle<T>);
 
 impl<T> Future for OnDrop<T> {
     type Output = Result<T, tokio::task::JoinError>;

@@ -9,11 +9,24 @@ use crate::checks::Checks;
 pub struct Config {
     /// Operations that may be on their way at once; one more is answered with `Overloaded`.
     pub queue: usize,
+    /// Bytes of input and payloads that may be on their way at once.
+    pub queue_bytes: usize,
     /// Operations in one transaction, and in one call of a batch form.
     pub batch: usize,
+    /// Records or log entries in one answer; whoever wants more asks for the next page.
+    pub page: usize,
+    /// Bytes that one call may bring in its fields or its input, its names included. A payload's are bounded by its lifecycle.
+    pub input_bytes: usize,
+    /// Bytes of a worker's result.
+    pub result_bytes: usize,
+    /// Denials and audited refusals of one owner that are logged in a minute, entries of a kilobyte each; the others are only
+    /// counted ([`Tally::untold`](crate::Tally)).
+    pub denials: u32,
     /// How long to trust signals: after so long without one, timers and waiting leases look for themselves. What another
     /// process wrote, or what was written before this one started, is found by this.
     pub poll: Duration,
+    /// How long jobs of workers inside the process may run on when it closes.
+    pub grace: Duration,
     /// Who answers the lifecycles' checks.
     pub checks: Checks,
     /// Questions put to the outside at once; others wait their turn.
@@ -26,8 +39,14 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             queue: 10_000,
+            queue_bytes: 256 << 20,
             batch: 1_000,
+            page: 1_000,
+            input_bytes: 1 << 20,
+            result_bytes: 1 << 20,
+            denials: 60,
             poll: Duration::from_secs(1),
+            grace: Duration::from_secs(10),
             checks: Checks::default(),
             asking: 64,
             check_time: Duration::from_secs(10),

@@ -10,9 +10,10 @@ use onceward_core::model::Definitions;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{Base, Outcome, Store, Write};
+use onceward_store::{Base, Outcome, RequestName, Store, Write};
 
 use crate::error::EngineError;
+use crate::once;
 use crate::queue::{Answer, Reply, Request};
 
 /// Rounds of loading in which nothing was decided, and turns of due records for one operation: more than any lifecycle can
@@ -36,21 +37,45 @@ pub(crate) struct Decided {
     pub(crate) asks: Vec<(usize, Vec<Question>)>,
 }
 
-/// Decide all requests. `keys` is what an earlier attempt needed.
+/// What an earlier attempt has found out.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    /// What it needed.
+    pub(crate) keys: Vec<Key>,
+    /// Requests that were answered before.
+    pub(crate) answered: Vec<RequestName>,
+}
+
+/// Decide all requests.
 pub(crate) async fn decide_all<S: Store>(
     store: &S,
     definitions: &Definitions,
     requests: &[Request],
-    keys: Vec<Key>,
+    hints: Hints,
     now: Time,
     seeds: Seeds,
 ) -> Result<Decided, EngineError> {
+    let Hints { keys, answered } = hints;
     let mut decided = Decided { replies: requests.iter().map(|_| None).collect(), ..Decided::default() };
     let mut keys: Vec<Key> =
         requests.iter().filter_map(|request| subject(&request.operation.call)).map(Key::Record).chain(keys).collect();
     let mut waiting: Vec<usize> = (0..requests.len()).collect();
+    let mut looked = vec![false; requests.len()];
+    let named = |at: &usize| requests[*at].keyed.as_ref().is_some_and(|keyed| answered.contains(&keyed.name));
+    let mut look: Vec<usize> =
+        if answered.is_empty() { Vec::new() } else { (0..requests.len()).filter(named).collect() };
     let mut idle = 0;
-    while !waiting.is_empty() {
+    loop {
+        if !look.is_empty() {
+            for at in look.drain(..) {
+                looked[at] = true;
+                decided.replies[at] = once::recall(store, definitions, &requests[at], now).await?;
+            }
+            waiting.retain(|at| decided.replies[*at].is_none());
+        }
+        if waiting.is_empty() {
+            return Ok(decided);
+        }
         if !keys.is_empty() {
             keys.sort_unstable();
             keys.dedup();
@@ -59,7 +84,7 @@ pub(crate) async fn decide_all<S: Store>(
             keys.clear();
         }
         let before = waiting.len();
-        let mut turn = Turn { definitions, decided: &mut decided, now, seeds };
+        let mut turn = Turn { definitions, decided: &mut decided, looked: &looked, look: &mut look, now, seeds };
         waiting = turn.pass(requests, &waiting, &mut keys)?;
         idle = if waiting.len() < before { 0 } else { idle + 1 };
         if idle > ROUNDS {
@@ -68,7 +93,6 @@ pub(crate) async fn decide_all<S: Store>(
             }
         }
     }
-    Ok(decided)
 }
 
 /// Rounds without a decision before anything is loaded ahead: what most operations need is found by then.
@@ -108,12 +132,17 @@ async fn look_ahead<S: Store>(store: &S, base: &mut Base, asked: &[Key], idle: u
 enum Pause {
     Missing(Vec<Key>),
     Ask(Vec<Question>),
+    /// Its key may have been used: that comes before it is refused, or asks.
+    Look,
     Failed(EngineError),
 }
 
 struct Turn<'a> {
     definitions: &'a Definitions,
     decided: &'a mut Decided,
+    /// Requests whose key was looked for, and those for whose it must be.
+    looked: &'a [bool],
+    look: &'a mut Vec<usize>,
     now: Time,
     seeds: Seeds,
 }
@@ -140,10 +169,15 @@ impl Turn<'_> {
                 still.push(at);
                 continue;
             }
-            match self.one(request) {
+            match self.one(request, self.looked[at]) {
                 Ok(reply) => self.decided.replies[at] = Some(reply),
                 Err(Pause::Missing(missing)) => {
                     keys.extend(missing);
+                    held.insert(request.group);
+                    still.push(at);
+                }
+                Err(Pause::Look) => {
+                    self.look.push(at);
                     held.insert(request.group);
                     still.push(at);
                 }
@@ -157,12 +191,14 @@ impl Turn<'_> {
         Ok(still)
     }
 
-    fn one(&mut self, request: &Request) -> Result<Reply, Pause> {
+    fn one(&mut self, request: &Request, looked: bool) -> Result<Reply, Pause> {
         let operation = &request.operation;
+        let look = !looked && request.keyed.is_some();
         for _ in 0..ROUNDS {
             let decision = decide(self.definitions, self.decided.base.snapshot(), operation, self.now);
             let (outcome, reply) = match decision {
                 Decision::Missing(keys) => return Err(Pause::Missing(keys)),
+                Decision::Ask(_) | Decision::Refusal(_) if look => return Err(Pause::Look),
                 Decision::Ask(questions) => return Err(Pause::Ask(questions)),
                 Decision::Due { records, at } => {
                     self.bring_up(&records, at, 0)?;
@@ -171,23 +207,30 @@ impl Turn<'_> {
                 Decision::Changes(changes) => {
                     self.decided.base.apply(&changes);
                     let (subject, stop) = (changes.subject, changes.stop);
-                    let record = self.decided.base.snapshot().record(subject).cloned();
-                    (Outcome::Changes(changes), Ok(Answer { subject, record, already: None, stop }))
+                    let answer = Answer { stop, ..self.answer(operation, subject) };
+                    (Outcome::Changes(changes), Ok(answer))
                 }
                 Decision::NoOp(no_op) => {
-                    let record = self.decided.base.snapshot().record(no_op.subject).cloned();
-                    let already = Some(no_op.reason);
-                    let answer = Answer { subject: no_op.subject, record, already, stop: false };
+                    let answer = Answer { already: Some(no_op.reason), ..self.answer(operation, no_op.subject) };
                     (Outcome::NoOp(no_op), Ok(answer))
                 }
                 Decision::Refusal(refusal) => (Outcome::Refusal(refusal.clone()), Err(EngineError::Refused(refusal))),
             };
             // What came with a refused operation is not kept.
             let contents = if reply.is_ok() { request.contents.clone() } else { Vec::new() };
-            self.decided.writes.push(Write { contents, ..Write::new(operation.clone(), outcome) });
+            let request = reply.as_ref().ok().zip(request.keyed.as_ref()).map(|(answer, keyed)| keyed.with(answer));
+            self.decided.writes.push(Write { contents, request, ..Write::new(operation.clone(), outcome) });
             return Ok(reply);
         }
         Err(Pause::Failed(EngineError::Undecided))
+    }
+
+    fn answer(&self, operation: &Operation, subject: RecordId) -> Answer {
+        let record = self.decided.base.snapshot().record(subject).cloned();
+        let version = record.as_ref().map(|record| record.version);
+        let live = record.as_ref().and_then(|record| record.live_execution());
+        let token = live.filter(|_| matches!(operation.call, Call::Lease { .. })).map(|execution| execution.token);
+        Answer { subject, version, token, record, already: None, stop: false, replayed: false }
     }
 
     /// What is due on these records comes first, each an operation of its own. It stays decided also where the operation

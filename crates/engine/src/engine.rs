@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onceward_core::decide::{Call, Create, ErrorReport, is_due};
+use onceward_core::decide::{Call, Create, ErrorReport};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Actor, Payload, Record, Token};
+use onceward_core::record::{Actor, Payload, Token};
 use onceward_core::value::RecordId;
-use onceward_store::{Catalog, Content, Entry, Store};
+use onceward_store::{Catalog, Content, Store};
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -16,19 +16,18 @@ use crate::config::Config;
 use crate::error::EngineError;
 use crate::leasing::{self, Desk, Leased, Wanted};
 use crate::queue::{Answer, Queue, Submission};
-use crate::shared::{Counted, Shared, Tally, due};
+use crate::shared::{Counted, Shared, Tally};
 use crate::signals::Signals;
 use crate::stream::LogStream;
-use crate::{batch, timers};
-
-/// Turns of bringing a record up to date for one look at it.
-const TURNS: usize = 1_000;
+use crate::trail::Trail;
+use crate::working::Worker;
+use crate::{batch, elsewhere, inbox, timers};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
 #[derive(Debug)]
 pub struct Engine<S> {
-    shared: Arc<Shared<S>>,
+    pub(crate) shared: Arc<Shared<S>>,
     tasks: Arc<Tasks>,
 }
 
@@ -39,17 +38,19 @@ impl<S> Clone for Engine<S> {
 }
 
 #[derive(Debug)]
-struct Tasks(Mutex<Vec<JoinHandle<()>>>);
+struct Tasks {
+    own: Mutex<Vec<JoinHandle<()>>>,
+    workers: Mutex<Vec<Worker>>,
+}
 
-impl Tasks {
-    fn take(&self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+fn take<T>(all: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut all.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        self.take().iter().for_each(JoinHandle::abort);
+        take(&self.workers).iter().for_each(Worker::abort);
+        take(&self.own).iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -57,13 +58,25 @@ impl<S: Store + 'static> Engine<S> {
     /// Start working on a store: what fell due while nobody was there is done first. Needs a tokio runtime with time.
     pub fn open(store: S, config: Config) -> Self {
         let config = Config { queue: config.queue.max(1), batch: config.batch.max(1), ..config };
-        let (queue, incoming) = Queue::new(config.queue, config.batch);
+        let (queue, incoming) = Queue::new(&config);
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, asking });
+        let trail = Trail::new(config.denials);
+        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, asking });
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
-        Self { shared, tasks: Arc::new(Tasks(Mutex::new(vec![writer, timers]))) }
+        let mut own = vec![writer, timers];
+        if let Some(news) = shared.store.news() {
+            own.push(tokio::spawn(elsewhere::run(Arc::clone(&shared), news.clone())));
+            own.push(tokio::spawn(inbox::run(Arc::clone(&shared), news)));
+        }
+        let tasks = Tasks { own: Mutex::new(own), workers: Mutex::default() };
+        Self { shared, tasks: Arc::new(tasks) }
+    }
+
+    /// A worker that is to be closed with the engine.
+    pub(crate) fn keep(&self, worker: Worker) {
+        self.tasks.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
     }
 
     pub fn store(&self) -> &S {
@@ -177,30 +190,10 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, Call::Yield { record, token })).await
     }
 
-    /// A record as it is now: what is due on it is done first. Whether a caller may see it is for whoever speaks to callers
-    /// to judge.
-    pub async fn get(&self, id: RecordId) -> Result<Option<Arc<Record>>, EngineError> {
-        let store = &self.shared.store;
-        for _ in 0..TURNS {
-            let Some(record) = store.record(id).await? else { return Ok(None) };
-            if !is_due(&record, store.now().await?) {
-                return Ok(Some(record));
-            }
-            for answer in self.shared.queue.enter(vec![due(id)])? {
-                answer.await.unwrap_or(Err(EngineError::Closed))?;
-            }
-        }
-        Err(EngineError::Undecided)
-    }
-
-    /// A record's own log after a version.
-    pub async fn history(&self, record: RecordId, after: u64, limit: usize) -> Result<Vec<Entry>, EngineError> {
-        Ok(self.shared.store.history(record, after, limit).await?)
-    }
-
-    /// The log after a place, as it grows.
-    pub fn stream(&self, after: u64) -> LogStream<S> {
-        LogStream::new(Arc::clone(&self.shared), after)
+    /// The log after a place, as it grows: the entries of records that the actor may see. An operator sees all, those of no
+    /// record too.
+    pub fn stream(&self, actor: &Actor, after: u64) -> LogStream<S> {
+        LogStream::new(Arc::clone(&self.shared), actor.clone(), after)
     }
 
     /// Operations that are on their way.
@@ -217,14 +210,21 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.signals.wake_all();
     }
 
-    /// Take on nothing more, answer all that was taken on, and stop.
+    /// Let the workers inside the process come to an end, take on nothing more, answer all that was taken on, and stop.
     pub async fn close(&self) {
+        let closing: Vec<_> = take(&self.tasks.workers)
+            .into_iter()
+            .map(|worker| tokio::spawn(async move { worker.close().await }))
+            .collect();
+        for worker in closing {
+            let _ = worker.await;
+        }
         self.shared.queue.close();
         self.shared.signals.wake_all();
         self.shared.queue.drained().await;
         self.shared.signals.wake_all();
         // Nothing is on its way any more. Waited for, so that they let go of the store.
-        for task in self.tasks.take() {
+        for task in take(&self.tasks.own) {
             task.abort();
             let _ = task.await;
         }

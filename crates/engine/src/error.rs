@@ -17,6 +17,19 @@ pub enum EngineError {
     Overloaded { retry_after: Duration },
     #[error("a batch may have at most {most} operations")]
     BatchTooLarge { most: usize },
+    #[error("this call brings more than {most} bytes")]
+    TooLarge { most: usize },
+    /// The bytes beside a call are not those of the payload that it names.
+    #[error("the bytes that came are not those of the payload that the call names")]
+    BadContent,
+    #[error("a key has from 1 to 255 characters, and no control characters among them")]
+    BadKey,
+    /// Whoever made the keys gave one out twice.
+    #[error("this key came before, with something else asked under it")]
+    KeyReused,
+    /// The first call with this key has no answer yet.
+    #[error("the first call with this key is still running: try again")]
+    KeyRunning,
     /// Others changed the same records again and again. Nothing was written.
     #[error("others keep changing what this rests on: try again")]
     Contended,
@@ -40,6 +53,37 @@ impl From<StoreError> for EngineError {
 }
 
 impl EngineError {
+    /// As HTTP numbers it.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Refused(refusal) => refusal.status,
+            Self::TooLarge { .. } => 413,
+            Self::BadContent | Self::BadKey | Self::KeyReused | Self::BatchTooLarge { .. } => 422,
+            Self::KeyRunning => 409,
+            Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
+            Self::Undecided | Self::Store(_) | Self::NoChance(_) => 500,
+        }
+    }
+
+    /// Stable, for programs; a refusal's is the lifecycle's own or core's.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Refused(refusal) => &refusal.code,
+            Self::Overloaded { .. } => "overloaded",
+            Self::BatchTooLarge { .. } => "batch_too_large",
+            Self::TooLarge { .. } => "too_large",
+            Self::BadContent => "bad_content",
+            Self::BadKey => "bad_key",
+            Self::KeyReused => "key_reused",
+            Self::KeyRunning => "still_running",
+            Self::Contended => "contended",
+            Self::Undecided => "undecided",
+            Self::Closed => "closed",
+            Self::Store(_) => "store",
+            Self::NoChance(_) => "no_chance",
+        }
+    }
+
     /// The lifecycle's own answer, where it was one.
     pub fn refusal(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }

@@ -9,17 +9,22 @@ use onceward_core::decide::Call;
 use onceward_core::record::{Actor, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{LeaseQuery, Store};
+use onceward_store::{LeaseQuery, RequestName, Store};
+use sha2::{Digest, Sha256};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
 use crate::error::EngineError;
-use crate::queue::Submission;
+use crate::once::{self, Once};
+use crate::queue::{Answer, Submission};
 use crate::shared::Shared;
 use crate::signals::Signals;
 
 /// Rounds in which every candidate went to somebody else, before waiting for news.
 const ROUNDS: usize = 5;
+
+/// Jobs at most for a call with a key: each of them is looked for.
+const KEYED: usize = 100;
 
 /// A call that waits longer is asked again by its caller.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
@@ -38,6 +43,8 @@ pub struct Wanted {
     pub start: bool,
     /// How long to wait for a first job where there is none.
     pub wait: Duration,
+    /// A key of the worker's: asked again with the same one, it gets the same jobs and no others.
+    pub key: Option<Arc<str>>,
 }
 
 impl Wanted {
@@ -50,7 +57,15 @@ impl Wanted {
             lease: None,
             start: true,
             wait: Duration::ZERO,
+            key: None,
         }
+    }
+
+    /// What was asked, but for how long to wait.
+    fn digest(&self) -> [u8; 32] {
+        let lease = self.lease.map(onceward_core::time::Duration::micros);
+        let asked = serde_json::json!([self.lifecycles, self.worker, self.most, lease, self.start]);
+        Sha256::digest(asked.to_string().as_bytes()).into()
     }
 }
 
@@ -146,7 +161,30 @@ pub(crate) async fn lease<S: Store>(
     actor: &Actor,
     wanted: &Wanted,
 ) -> Result<Vec<Leased>, EngineError> {
-    let most = wanted.most.min(shared.config.batch);
+    lease_while(shared, actor, wanted, &|| true).await
+}
+
+/// The same, and none as soon as nobody wants any more: asked when there is news of work.
+pub(crate) async fn lease_while<S: Store>(
+    shared: &Shared<S>,
+    actor: &Actor,
+    wanted: &Wanted,
+    goes_on: &(dyn Fn() -> bool + Sync),
+) -> Result<Vec<Leased>, EngineError> {
+    let mut most = wanted.most.min(shared.config.batch);
+    let mut keyed = None;
+    if let Some(key) = &wanted.key {
+        let once = Once::new(key, wanted.digest());
+        once.check()?;
+        most = most.min(KEYED);
+        let leased = again(shared, actor, &once, most).await?;
+        if !leased.is_empty() {
+            return Ok(leased);
+        }
+        // Until this call ends.
+        keyed = Some((shared.queue.running.begin_alone(slot(actor, key, None), once.digest)?, once));
+    }
+    let once = keyed.as_ref().map(|(_, once)| once);
     let until = Instant::now() + wanted.wait.min(LONGEST_WAIT);
     let mut work = shared.signals.work();
     let mut lost = 0;
@@ -158,9 +196,12 @@ pub(crate) async fn lease<S: Store>(
             return Err(EngineError::Closed);
         }
         let news = *work.borrow_and_update();
+        if !goes_on() {
+            return Ok(Vec::new());
+        }
         let mut offer = pick(shared, wanted, most, news).await?;
         if !offer.records.is_empty() {
-            let leased = take(shared, actor, wanted, &offer.records).await?;
+            let leased = take(shared, actor, wanted, once, &offer.records).await?;
             offer.taken = true;
             drop(offer);
             if !leased.is_empty() {
@@ -250,18 +291,21 @@ async fn take<S: Store>(
     shared: &Shared<S>,
     actor: &Actor,
     wanted: &Wanted,
+    once: Option<&Once>,
     records: &[RecordId],
 ) -> Result<Vec<Leased>, EngineError> {
-    let calls = records.iter().map(|record| {
+    let calls = records.iter().enumerate().map(|(number, record)| {
         let (worker, lease, start) = (Arc::clone(&wanted.worker), wanted.lease, wanted.start);
-        Submission::new(actor, Call::Lease { record: *record, worker, lease, start })
+        let call = Call::Lease { record: *record, worker, lease, start };
+        let once = once.map(|once| Once { key: slot(actor, &once.key, Some(number)).key, own: true, ..once.clone() });
+        Submission { once, ..Submission::new(actor, call) }
     });
     let answers = shared.queue.enter(calls.collect())?;
     let mut leased = Vec::with_capacity(answers.len());
     let mut failed = None;
     for answer in answers {
         match answer.await.unwrap_or(Err(EngineError::Closed)) {
-            Ok(answer) => leased.extend(answer.record.and_then(held)),
+            Ok(answer) => leased.extend(held(answer)),
             // Somebody was quicker, or its key is full.
             Err(EngineError::Refused(refusal)) if refusal.status == 409 => {}
             Err(error) => failed = Some(error),
@@ -275,8 +319,34 @@ async fn take<S: Store>(
 }
 
 /// Without a live execution it was not leased: its own row may have set it aside.
-fn held(record: Arc<Record>) -> Option<Leased> {
-    let execution = record.live_execution()?;
-    let (token, expires_at) = (execution.token, execution.expires_at);
+fn held(answer: Answer) -> Option<Leased> {
+    let (record, token) = (answer.record?, answer.token?);
+    // Of an earlier call with the same key: it may be over, which its worker will be told; but then another may have it.
+    let execution = record.execution.as_ref().filter(|execution| execution.token == token)?;
+    let expires_at = execution.expires_at;
     Some(Leased { record, token, expires_at })
+}
+
+/// Each job of a call with a key has a name of its own: who asks again is given those that were leased. No key of a caller's
+/// has such a name.
+fn slot(actor: &Actor, key: &str, number: Option<usize>) -> RequestName {
+    let number = number.map(|number| number.to_string()).unwrap_or_default();
+    RequestName { owner: Arc::clone(&actor.id), key: format!("{key}\u{1f}{number}").into() }
+}
+
+/// The jobs that a call with this key was given before.
+async fn again<S: Store>(
+    shared: &Shared<S>,
+    actor: &Actor,
+    once: &Once,
+    most: usize,
+) -> Result<Vec<Leased>, EngineError> {
+    let (catalog, now) = (shared.store.definitions().await?, shared.store.now().await?);
+    let mut leased = Vec::new();
+    for number in 0..most {
+        let name = slot(actor, &once.key, Some(number));
+        let answered = once::answered(&shared.store, &catalog.definitions, actor, &name, &once.digest, now).await?;
+        leased.extend(answered.transpose()?.and_then(held));
+    }
+    Ok(leased)
 }

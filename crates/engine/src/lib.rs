@@ -10,41 +10,67 @@
 //! | --- | --- |
 //! | `engine.rs` | what a program calls |
 //! | `queue.rs` | the bounded way in: a full queue answers [`EngineError::Overloaded`] at once |
+//! | `admission.rs` | calls that are too large, and bytes that are not what they are said to be, are turned away |
 //! | `batch.rs` | the loop that saves: takes what is there, never waits for company; conflicts decide again, losses halve |
 //! | `deciding.rs` | one batch decided: what is missing is loaded for all together, what is due is done first |
+//! | `once.rs` | calls that carry a key are carried out once, and answered the same again |
+//! | `reading.rs` | who sees what, and never a state whose time is over |
 //! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
+//! | `working.rs` | workers inside the process: a closure for each job, its lease kept alive |
 //! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
 //! | `checks.rs` | questions to the outside, bounded in time and number |
+//! | `delivery.rs`, `http.rs` | messages to the outside, posted until they are acknowledged or dead |
+//! | `inbox.rs` | calls that users' own transactions left in the database |
+//! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
+//! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share, and what the engine has counted |
 //! | `stream.rs` | the log, in order, as it grows |
+//! | `verify/` | everything that a store keeps, worked out again from its log |
 //!
 //! # What can be relied on
 //!
 //! - An answer means that the operation is durable. No answer means that nobody knows: ask again, or look.
 //! - The operations of one call of [`Engine::submit_all`] are decided in their order; those of different calls in any order.
 //! - A refusal writes nothing but its log entry, where it has one. It was true of what had been loaded for its batch.
-//! - [`Engine::get`] never shows a record on which something is overdue.
+//! - [`Engine::get`] and [`Engine::list`] never show a record on which something is overdue, nor one that the actor may not see.
+//! - A call with a key ([`Submission::once`]) is carried out once, also when it is sent again after a restart. A refusal is not
+//!   remembered.
 //! - Time is the store's: [`Store::now`](onceward_store::Store::now). The engine itself reads no wall clock.
 
+mod admission;
 mod batch;
 mod checks;
 mod config;
 mod deciding;
+mod delivery;
+mod elsewhere;
 mod engine;
 mod error;
+mod http;
+mod inbox;
 mod leasing;
+mod once;
 mod queue;
+mod reading;
 mod shared;
 mod signals;
 mod stream;
 mod timers;
+mod trail;
+mod verify;
+mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
 pub use config::Config;
+pub use delivery::{DELIVERY, Message, NotPosted, Post, Posted};
 pub use engine::Engine;
 pub use error::EngineError;
+pub use http::Http;
 pub use leasing::{Leased, Wanted};
+pub use once::Once;
 pub use queue::{Answer, Submission};
 pub use shared::Tally;
 pub use stream::LogStream;
+pub use verify::{Drift, Report, Watch, verify};
+pub use working::{Done, Job, Worker, Working};

@@ -1,16 +1,19 @@
 //! The way in: bounded, and answered one by one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward_core::decide::{Call, NoOpReason, Operation};
-use onceward_core::record::{Actor, Record};
+use onceward_core::record::{Actor, Record, Token};
 use onceward_core::value::RecordId;
 use onceward_store::Content;
 use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot};
 
+use crate::admission::{Bounds, weight};
+use crate::config::Config;
 use crate::error::EngineError;
+use crate::once::{Keyed, Once, Running};
 
 /// When to come back after `Overloaded`: about the time of a few batches.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -20,12 +23,18 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 pub struct Answer {
     /// The record that the call was about: the new one, where it created.
     pub subject: RecordId,
-    /// As the operation left it.
+    /// Its version after the operation.
+    pub version: Option<u64>,
+    /// Of the lease that a call to lease gave.
+    pub token: Option<Token>,
+    /// As the operation left it. In the answer to a key that came before: as it is now, where the caller may see it.
     pub record: Option<Arc<Record>>,
     /// Nothing was to be done, and why.
     pub already: Option<NoOpReason>,
     /// A heartbeat's word to the worker: stop.
     pub stop: bool,
+    /// The key came before, and this is what was answered then.
+    pub replayed: bool,
 }
 
 pub(crate) type Reply = Result<Answer, EngineError>;
@@ -37,11 +46,33 @@ pub struct Submission {
     pub call: Call,
     /// The bytes of a payload that the call names by its hash.
     pub contents: Vec<Content>,
+    /// However often it is sent with the same key, it is carried out once.
+    pub once: Option<Once>,
 }
 
 impl Submission {
     pub fn new(actor: &Actor, call: Call) -> Self {
-        Self { actor: actor.clone(), call, contents: Vec::new() }
+        Self { actor: actor.clone(), call, contents: Vec::new(), once: None }
+    }
+
+    /// With a key of the caller's: sent again, it is answered as it was the first time. A refusal is not remembered; the
+    /// same key is then judged anew.
+    pub fn once(self, key: &str) -> Self {
+        Self { once: Some(Once::of(key, &self.call)), ..self }
+    }
+}
+
+/// One who waits for an answer, and keeps its place until then.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    answer: oneshot::Sender<Reply>,
+    place: Place,
+}
+
+impl Follower {
+    pub(crate) fn answer(self, reply: Reply) {
+        // Whoever asked may have gone away: what was done stays done.
+        let _ = self.answer.send(reply);
     }
 }
 
@@ -52,6 +83,7 @@ pub(crate) struct Request {
     pub(crate) contents: Vec<Content>,
     /// Those of one group are decided in order.
     pub(crate) group: u64,
+    pub(crate) keyed: Option<Keyed>,
     answer: oneshot::Sender<Reply>,
     _place: Place,
 }
@@ -60,47 +92,73 @@ impl Request {
     /// One that nobody waits for.
     #[cfg(test)]
     pub(crate) fn of(operation: Operation, group: u64) -> Self {
-        let place = Place(Arc::new(Semaphore::new(0)));
-        Self { operation, contents: Vec::new(), group, answer: oneshot::channel().0, _place: place }
+        let place = Place { room: Arc::default(), weight: 0 };
+        Self { operation, contents: Vec::new(), group, keyed: None, answer: oneshot::channel().0, _place: place }
     }
 
     pub(crate) fn answer(self, reply: Reply) {
-        // Whoever asked may have gone away: what was done stays done.
+        if let Some(keyed) = self.keyed {
+            keyed.answered(&reply);
+        }
         let _ = self.answer.send(reply);
     }
 }
 
 /// Given back when it is dropped, however the request ended.
 #[derive(Debug)]
-struct Place(Arc<Semaphore>);
+struct Place {
+    room: Arc<Room>,
+    weight: usize,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.add_permits(1);
+        self.room.weight.fetch_sub(self.weight, Ordering::SeqCst);
+        self.room.places.add_permits(1);
+    }
+}
+
+/// What is on its way at once.
+#[derive(Debug)]
+struct Room {
+    places: Semaphore,
+    /// Bytes that those on their way keep in memory.
+    weight: AtomicUsize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { places: Semaphore::new(0), weight: AtomicUsize::new(0) }
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Queue {
     sender: mpsc::UnboundedSender<Vec<Request>>,
-    places: Arc<Semaphore>,
+    room: Arc<Room>,
     size: u32,
     batch: usize,
+    heaviest: usize,
+    bounds: Bounds,
     closed: AtomicBool,
     drained: AtomicBool,
     groups: AtomicU64,
+    pub(crate) running: Arc<Running>,
 }
 
 pub(crate) type Incoming = mpsc::UnboundedReceiver<Vec<Request>>;
 
 impl Queue {
-    pub(crate) fn new(size: usize, batch: usize) -> (Self, Incoming) {
+    pub(crate) fn new(config: &Config) -> (Self, Incoming) {
         // The channel itself is not bounded: the places are, and none is sent without one.
         let (sender, incoming) = mpsc::unbounded_channel();
-        let size = u32::try_from(size.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
-        let places = Arc::new(Semaphore::new(usize::try_from(size).unwrap_or(usize::MAX)));
+        let size = u32::try_from(config.queue.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        let room = Arc::new(Room::default());
+        room.places.add_permits(usize::try_from(size).unwrap_or(usize::MAX));
+        let (batch, heaviest, bounds) = (config.batch, config.queue_bytes, Bounds::of(config));
         let (closed, drained, groups) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        (Self { sender, places, size, batch, closed, drained, groups }, incoming)
+        let running = Arc::default();
+        (Self { sender, room, size, batch, heaviest, bounds, closed, drained, groups, running }, incoming)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -114,13 +172,19 @@ impl Queue {
 
     /// How many places are taken.
     pub(crate) fn waiting(&self) -> usize {
-        usize::try_from(self.size).unwrap_or(usize::MAX).saturating_sub(self.places.available_permits())
+        usize::try_from(self.size).unwrap_or(usize::MAX).saturating_sub(self.room.places.available_permits())
     }
 
     /// Take these on, all or none, or say at once that there is no room.
     pub(crate) fn enter(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
         let count = self.count(&submissions)?;
-        match self.places.try_acquire_many(count) {
+        // Only where something else is on its way: one that is heavy on its own comes when it is alone.
+        let waiting = self.room.weight.load(Ordering::SeqCst);
+        let weight: usize = submissions.iter().map(weight).sum();
+        if waiting > 0 && waiting.saturating_add(weight) > self.heaviest {
+            return Err(EngineError::Overloaded { retry_after: RETRY_AFTER });
+        }
+        match self.room.places.try_acquire_many(count) {
             Ok(permits) => permits.forget(),
             Err(TryAcquireError::NoPermits) if !self.is_closed() => {
                 return Err(EngineError::Overloaded { retry_after: RETRY_AFTER });
@@ -136,7 +200,7 @@ impl Queue {
         submissions: Vec<Submission>,
     ) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
         let count = self.count(&submissions)?;
-        self.places.acquire_many(count).await.map_err(|_| EngineError::Closed)?.forget();
+        self.room.places.acquire_many(count).await.map_err(|_| EngineError::Closed)?.forget();
         self.send(submissions)
     }
 
@@ -156,18 +220,40 @@ impl Queue {
     fn send(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
         let group = self.groups.fetch_add(1, Ordering::Relaxed);
         // From here on every place is given back by whoever holds it.
-        let places: Vec<Place> = submissions.iter().map(|_| Place(Arc::clone(&self.places))).collect();
+        let places: Vec<Place> = submissions.iter().map(|submission| self.place(weight(submission))).collect();
         let mut requests = Vec::with_capacity(submissions.len());
         let mut answers = Vec::with_capacity(submissions.len());
         for (submission, place) in submissions.into_iter().zip(places) {
-            let Submission { actor, call, contents } = submission;
-            let operation = Operation { seed: seed()?, actor, call, answers: Vec::new() };
             let (answer, answered) = oneshot::channel();
-            requests.push(Request { operation, contents, group, answer, _place: place });
             answers.push(answered);
+            let asking = Follower { answer, place };
+            if let Some((keyed, asking)) = self.begin(&submission, asking) {
+                let Submission { actor, call, contents, .. } = submission;
+                let operation = Operation { seed: seed()?, actor, call, answers: Vec::new() };
+                let Follower { answer, place } = asking;
+                requests.push(Request { operation, contents, group, keyed, answer, _place: place });
+            }
         }
-        self.sender.send(requests).map_err(|_| EngineError::Closed)?;
+        if !requests.is_empty() {
+            self.sender.send(requests).map_err(|_| EngineError::Closed)?;
+        }
         Ok(answers)
+    }
+
+    fn place(&self, weight: usize) -> Place {
+        self.room.weight.fetch_add(weight, Ordering::SeqCst);
+        Place { room: Arc::clone(&self.room), weight }
+    }
+
+    /// `None`: it is answered, or follows one with the same key.
+    fn begin(&self, submission: &Submission, asking: Follower) -> Option<(Option<Keyed>, Follower)> {
+        if let Err(error) = self.bounds.check(submission) {
+            asking.answer(Err(error));
+            return None;
+        }
+        let Some(once) = &submission.once else { return Some((None, asking)) };
+        let (keyed, asking) = self.running.begin(&submission.actor, once, asking)?;
+        Some((Some(keyed), asking))
     }
 
     /// One that had left its batch, and has its place still.
@@ -186,7 +272,7 @@ impl Queue {
 
     /// Wait until all that was taken on is answered.
     pub(crate) async fn drained(&self) {
-        if let Ok(all) = self.places.acquire_many(self.size).await {
+        if let Ok(all) = self.room.places.acquire_many(self.size).await {
             drop(all);
         }
         self.drained.store(true, Ordering::SeqCst);

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::leasing::Desk;
 use crate::queue::{Queue, Submission};
 use crate::signals::Signals;
+use crate::trail::Trail;
 
 #[derive(Debug)]
 pub(crate) struct Shared<S> {
@@ -20,8 +21,23 @@ pub(crate) struct Shared<S> {
     pub(crate) signals: Signals,
     pub(crate) desk: Desk,
     pub(crate) counted: Counted,
+    pub(crate) trail: Trail,
     /// Questions that may be with the outside at once.
     pub(crate) asking: Semaphore,
+}
+
+/// Due records in one go.
+const DUE_AT_ONCE: usize = 500;
+
+impl<S> Shared<S> {
+    pub(crate) fn due_at_once(&self) -> usize {
+        DUE_AT_ONCE.min(self.config.batch).min(self.config.queue)
+    }
+
+    /// How many of what was asked for come in one answer.
+    pub(crate) fn page(&self, limit: usize) -> usize {
+        limit.clamp(1, self.config.page.max(1))
+    }
 }
 
 /// The engine's own operation: whatever is due on a record.
@@ -38,6 +54,8 @@ pub struct Tally {
     pub operations: u64,
     /// Saves that found something changed, and were decided again.
     pub conflicts: u64,
+    /// Denials and audited refusals that were not logged, because their owner had too many.
+    pub untold: u64,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +63,7 @@ pub(crate) struct Counted {
     batches: AtomicU64,
     operations: AtomicU64,
     conflicts: AtomicU64,
+    untold: AtomicU64,
 }
 
 impl Counted {
@@ -57,11 +76,16 @@ impl Counted {
         self.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn untold(&self, refusals: u64) {
+        self.untold.fetch_add(refusals, Ordering::Relaxed);
+    }
+
     pub(crate) fn tally(&self) -> Tally {
         Tally {
             batches: self.batches.load(Ordering::Relaxed),
             operations: self.operations.load(Ordering::Relaxed),
             conflicts: self.conflicts.load(Ordering::Relaxed),
+            untold: self.untold.load(Ordering::Relaxed),
         }
     }
 }

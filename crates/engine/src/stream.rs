@@ -1,12 +1,16 @@
 //! The log as it grows: every entry after a place, in order, once.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use onceward_core::decide::sees_all;
+use onceward_core::record::Actor;
 use onceward_store::{Entry, Store};
 use tokio::sync::watch;
 
 use crate::error::EngineError;
+use crate::reading::Reader;
 use crate::shared::Shared;
 
 /// Entries read in one go.
@@ -16,15 +20,17 @@ const PAGE: usize = 500;
 #[derive(Debug)]
 pub struct LogStream<S> {
     shared: Arc<Shared<S>>,
+    actor: Actor,
     news: watch::Receiver<u64>,
+    /// How far was read; what the actor may not see is read past.
     after: u64,
     read: VecDeque<Entry>,
 }
 
 impl<S: Store> LogStream<S> {
-    pub(crate) fn new(shared: Arc<Shared<S>>, after: u64) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<S>>, actor: Actor, after: u64) -> Self {
         let news = shared.signals.log();
-        Self { shared, news, after, read: VecDeque::new() }
+        Self { shared, actor, news, after, read: VecDeque::new() }
     }
 
     /// The next entry; waits for it to be written. `None` when the engine is closed and all was read.
@@ -33,14 +39,17 @@ impl<S: Store> LogStream<S> {
     pub async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
         loop {
             if let Some(entry) = self.read.pop_front() {
-                self.after = entry.seq;
                 return Ok(Some(entry));
             }
             // Before reading: what is written after it is news.
             let closed = self.shared.queue.is_drained();
             self.news.borrow_and_update();
-            self.read.extend(self.shared.store.log(self.after, PAGE).await?);
-            if !self.read.is_empty() {
+            let page = self.shared.store.log(self.after, PAGE).await?;
+            if let Some(last) = page.last().map(|entry| entry.seq) {
+                let seen = self.seen(page).await?;
+                // Together, after the last wait: given up before, the page is read again.
+                self.after = last;
+                self.read.extend(seen);
                 continue;
             }
             if closed {
@@ -48,5 +57,21 @@ impl<S: Store> LogStream<S> {
             }
             let _ = tokio::time::timeout(self.shared.config.poll, self.news.changed()).await;
         }
+    }
+
+    /// Those of a page that the actor may see, as the records are now.
+    async fn seen(&self, mut page: Vec<Entry>) -> Result<Vec<Entry>, EngineError> {
+        if sees_all(&self.actor) {
+            return Ok(page);
+        }
+        let mut reader = Reader::new(&self.shared, &self.actor).await?;
+        let mut seen = HashMap::new();
+        for record in page.iter().filter_map(|entry| entry.record) {
+            if let Slot::Vacant(unseen) = seen.entry(record) {
+                unseen.insert(reader.sees(record).await?);
+            }
+        }
+        page.retain(|entry| entry.record.is_some_and(|record| seen.get(&record) == Some(&true)));
+        Ok(page)
     }
 }

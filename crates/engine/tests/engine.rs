@@ -1,14 +1,26 @@
 //! What can be relied on, on every store.
 
+#[path = "engine/bounds.rs"]
+mod bounds;
+#[path = "engine/delivery.rs"]
+mod delivery;
+#[path = "engine/once.rs"]
+mod once;
 #[path = "engine/promises.rs"]
 mod promises;
 #[path = "engine/races.rs"]
 mod races;
+#[path = "engine/reading.rs"]
+mod reading;
+#[path = "engine/relay.rs"]
+mod relay;
 #[path = "engine/time.rs"]
 mod time;
 #[path = "engine/trouble.rs"]
 mod trouble;
 #[path = "engine/work.rs"]
 mod work;
+#[path = "engine/working.rs"]
+mod working;
 
 mod stage;

@@ -123,7 +123,11 @@ async fn look(file: &PathBuf, created: &BTreeSet<String>, committed: &BTreeMap<S
     let engine = Engine::open(store, Config::default());
     for id in created {
         let id = onceward_core::value::RecordId(id.parse().expect("an id"));
-        let kept = engine.get(id).await.unwrap().expect("what was acknowledged is there");
+        let kept = engine
+            .get(&onceward_core::record::Actor::engine(), id)
+            .await
+            .unwrap()
+            .expect("what was acknowledged is there");
         let built = replay.world.record(id).expect("and in the log");
         assert_eq!((kept.version, kept.state), (built.version, built.state));
     }

@@ -1,11 +1,13 @@
 //! The binary. One file a subcommand; what they share is how files are read (`files`), which lifecycles ship with it
-//! (`shipped`) and how answers are printed (`answer`).
+//! (`shipped`), which database is meant (`database`) and how answers are printed (`answer`).
 
 mod answer;
 mod check;
+mod database;
 mod draw;
 mod files;
 mod shipped;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -27,12 +29,14 @@ struct Cli {
 enum Verb {
     Check(check::Check),
     Draw(draw::Draw),
+    Verify(verify::Verify),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Check(check) => check.run(),
         Verb::Draw(draw) => draw.run(),
+        Verb::Verify(verify) => verify.run(),
     };
     match done {
         Ok(outcome) => outcome.into(),

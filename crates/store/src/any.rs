@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
+use tokio::sync::watch;
 
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
@@ -145,6 +147,46 @@ impl Store for AnyStore {
             Self::Memory(store) => store.put_definitions(files).await,
             Self::Sqlite(store) => store.put_definitions(files).await,
             Self::Postgres(store) => store.put_definitions(files).await,
+        }
+    }
+
+    fn opening(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Memory(store) => store.opening(),
+            Self::Sqlite(store) => store.opening(),
+            Self::Postgres(store) => store.opening(),
+        }
+    }
+
+    async fn left_behind(&self, limit: usize) -> Result<Vec<(RecordId, Token)>, StoreError> {
+        match self {
+            Self::Memory(store) => store.left_behind(limit).await,
+            Self::Sqlite(store) => store.left_behind(limit).await,
+            Self::Postgres(store) => store.left_behind(limit).await,
+        }
+    }
+
+    fn news(&self) -> Option<watch::Receiver<u64>> {
+        match self {
+            Self::Memory(store) => store.news(),
+            Self::Sqlite(store) => store.news(),
+            Self::Postgres(store) => store.news(),
+        }
+    }
+
+    async fn letters(&self, limit: usize) -> Result<Vec<Letter>, StoreError> {
+        match self {
+            Self::Memory(store) => store.letters(limit).await,
+            Self::Sqlite(store) => store.letters(limit).await,
+            Self::Postgres(store) => store.letters(limit).await,
+        }
+    }
+
+    async fn answer_letters(&self, answers: &[LetterAnswer]) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.answer_letters(answers).await,
+            Self::Sqlite(store) => store.answer_letters(answers).await,
+            Self::Postgres(store) => store.answer_letters(answers).await,
         }
     }
 

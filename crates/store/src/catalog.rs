@@ -73,7 +73,7 @@ impl Catalog {
         new
     }
 
-    fn add(&mut self, lifecycle: &Arc<Lifecycle>) {
+    pub(crate) fn add(&mut self, lifecycle: &Arc<Lifecycle>) {
         self.versions.push(Arc::clone(lifecycle));
         self.numbers.insert(Arc::clone(&lifecycle.hash), self.number());
         self.definitions.lifecycles.insert(Arc::clone(&lifecycle.name), Arc::clone(lifecycle));
@@ -82,15 +82,26 @@ impl Catalog {
     /// Take in a kept source again: these hashes came with it, in this order. They were proven when they came.
     pub(crate) fn recall(&mut self, source: &str, hashes: &[Arc<str>]) -> Result<(), StoreError> {
         let bad = |why: String| StoreError::corrupt(format!("kept lifecycle files: {why}"));
-        let pairs: Vec<(String, String)> = serde_json::from_str(source).map_err(|error| bad(error.to_string()))?;
-        let files = pairs.into_iter().map(|(name, text)| File { name, text: text.into() }).collect();
-        let compiled = compile(&Files { files });
-        let definitions = compiled.definitions.ok_or_else(|| bad("they no longer compile".into()))?;
+        let definitions = Self::compiled(source).map_err(bad)?;
         for hash in hashes {
             let version = definitions.lifecycles.values().find(|lifecycle| lifecycle.hash == *hash);
             self.add(version.ok_or_else(|| bad(format!("no file gives the version {hash}")))?);
         }
         Ok(())
+    }
+
+    /// A kept source compiled again, or why it cannot be.
+    pub(crate) fn compiled(source: &str) -> Result<Definitions, String> {
+        let pairs: Vec<(String, String)> = serde_json::from_str(source).map_err(|error| error.to_string())?;
+        let files = pairs.into_iter().map(|(name, text)| File { name, text: text.into() }).collect();
+        compile(&Files { files }).definitions.ok_or_else(|| "they no longer compile".into())
+    }
+
+    /// Whether any version calls this account one that stands for the world: once it does, it does for ever.
+    pub fn ever_outside(&self, asset: &str, account: &str) -> bool {
+        self.versions.iter().any(|lifecycle| {
+            lifecycle.asset.as_deref() == Some(asset) && lifecycle.outside.iter().any(|name| **name == *account)
+        })
     }
 
     /// The versions after this many.

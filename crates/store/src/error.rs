@@ -24,6 +24,10 @@ pub enum StoreError {
     Rejected(String),
     #[error("the database has schema {found}, this program knows {known}: use a newer one")]
     TooNew { found: u32, known: u32 },
+    #[error(
+        "the database has schema {found}, this program reads {known}: open it with an engine once, which brings it up to date"
+    )]
+    TooOld { found: u32, known: u32 },
     #[error("version {hash} of the lifecycle `{lifecycle}` was never given to this store")]
     UnknownDefinition { lifecycle: String, hash: String },
     #[error("the lifecycle files have {} errors", .0.len())]

@@ -7,6 +7,7 @@ use onceward_core::model::{Lifecycle, Type, WorkKey};
 
 use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::scan::{Difference, What};
 
 /// Definitions and names, as of some time.
 #[derive(Clone, Debug)]
@@ -32,6 +33,36 @@ impl Names {
     pub(crate) fn add(&mut self, number: i64, name: Arc<str>) {
         self.numbers.insert(Arc::clone(&name), number);
         self.names.insert(number, name);
+    }
+
+    /// The names as these versions, in this order, bring them.
+    pub(crate) fn of(versions: &[Arc<Lifecycle>]) -> Self {
+        let mut names = Self::default();
+        for name in versions.iter().flat_map(|lifecycle| brought(lifecycle)) {
+            if !names.numbers.contains_key(name) {
+                names.add(names.last() + 1, name.into());
+            }
+        }
+        names
+    }
+
+    fn all(&self) -> impl Iterator<Item = (i64, &Arc<str>)> {
+        self.names.iter().map(|(number, name)| (*number, name))
+    }
+
+    /// What is wrong with the names that are kept; these are the ones that the definitions bring.
+    pub(crate) fn differences(&self, kept: &Self) -> Vec<Difference> {
+        let mut differences = Vec::new();
+        for (number, name) in self.all() {
+            match kept.names.get(&number) {
+                Some(other) if other == name => {}
+                Some(other) => differences.push(Difference::differs("names", number, "name", other, name)),
+                None => differences.push(Difference::new("names", number, What::Missing)),
+            }
+        }
+        let extra = kept.all().filter(|(number, _)| !self.names.contains_key(number));
+        differences.extend(extra.map(|(number, _)| Difference::new("names", number, What::Extra)));
+        differences
     }
 
     /// `None` for a name that no definition brought: nothing is kept under it.

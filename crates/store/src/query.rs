@@ -65,3 +65,11 @@ pub(crate) fn running(key: &QueueKey) -> CountKey {
     let (lifecycle, parts) = (Arc::clone(&key.lifecycle), key.parts.clone());
     CountKey { lifecycle, limit: "work.key".into(), parts, window: None }
 }
+
+/// Begins the name of every worker inside a process.
+pub(crate) const OWN_WORKER: &str = "in-process";
+
+/// The name under which a worker inside the process leases, so that it is known to be gone when the store is opened again.
+pub fn own_worker(opening: &str, name: &str) -> Arc<str> {
+    format!("{OWN_WORKER} {opening} {name}").into()
+}

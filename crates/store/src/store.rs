@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
+use tokio::sync::watch;
 
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 
@@ -72,6 +74,38 @@ pub trait Store: Send + Sync {
     /// Check lifecycle files and take them in: a version never seen becomes the current one of its lifecycle, a known one
     /// changes nothing.
     fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// A name for this opening of the store, where only one process can have it open at a time. What workers inside that
+    /// process lease is marked with it ([`own_worker`](crate::own_worker)).
+    fn opening(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Live leases of workers inside a process that had the store open before: they are gone. None where others may have it
+    /// open too.
+    fn left_behind(&self, limit: usize) -> impl Future<Output = Result<Vec<(RecordId, Token)>, StoreError>> + Send {
+        let _ = limit;
+        async { Ok(Vec::new()) }
+    }
+
+    /// Raised when another process may have written something: a hint that may come late or not at all. `None` where nobody
+    /// else can write.
+    fn news(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Letters that wait in the store's inbox, the first first. They are nobody else's for half a minute: a letter that is
+    /// not answered by then comes again. None where there is no inbox.
+    fn letters(&self, limit: usize) -> impl Future<Output = Result<Vec<Letter>, StoreError>> + Send {
+        let _ = limit;
+        async { Ok(Vec::new()) }
+    }
+
+    /// Write down what became of letters, for those who sent them.
+    fn answer_letters(&self, answers: &[LetterAnswer]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = answers;
+        async { Ok(()) }
+    }
 
     /// The store's clock.
     fn now(&self) -> impl Future<Output = Result<Time, StoreError>> + Send;

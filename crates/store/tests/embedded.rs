@@ -230,3 +230,23 @@ fn the_wal_does_not_grow_without_end() {
         assert!(length() <= held, "{} MB of WAL, {held} while a snapshot was held", length());
     });
 }
+
+/// A process that is just being started holds its parent's files for a moment, and with them a lock that is no longer
+/// anybody's: opening waits for it to go.
+#[test]
+fn a_lock_that_goes_is_waited_for() {
+    let folder = Folder::new();
+    drop(open(&folder).expect("a new file"));
+    let mut path = folder.file().into_os_string();
+    path.push(".lock");
+    let held = std::fs::File::open(path).expect("the lock file");
+    held.lock().expect("nobody has it");
+    let (say, hear) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| say.send(open(&folder).map(drop)));
+        let early = hear.recv_timeout(std::time::Duration::from_millis(100));
+        assert!(early.is_err(), "it waits: {early:?}");
+        drop(held);
+        assert!(hear.recv().expect("an answer").is_ok());
+    });
+}

@@ -70,7 +70,9 @@ fn holds(stage: &Stage) {
         ("mesh.snapshot", &["Fresh"]),
     ] {
         for record in stage.all(lifecycle) {
-            if living.contains(&&**record.state_name()) {
+            // What the user has accepted stays when a machine withdraws its grounds; what a machine has, does not.
+            let by_a_machine = &**record.state_name() == "Accepted" && stage.field(record.id, "byUser") == false;
+            if by_a_machine || living.contains(&&**record.state_name()) {
                 for ground in support(stage, record.id) {
                     let below = stage.state(ground);
                     let gone = ["Tombstoned", "Rejected", "Stale"].contains(&below.as_str());

@@ -31,7 +31,8 @@ fn stage() -> Stage {
 }
 
 /// REL-3, REL-6, REL-12, REL-13, REL-18, REL-20: escrow is held while a job is funded and by nothing else; one submission wins it
-/// or none; who was paid what can be told from the jobs; claims and wins add up; a job is refunded once.
+/// or none; who was paid what can be told from the jobs: each agent's winnings are what was sent to it and what waits in its
+/// hold; what is inside is what came in and has not left; claims and wins add up; a job is refunded once.
 #[test]
 fn jobs_agents_and_money_agree() {
     let hashes = (0..10).map(|number| json!(format!("tx{number}")));
@@ -55,6 +56,7 @@ fn jobs_agents_and_money_agree() {
 fn holds(stage: &Stage) {
     let (mut fee, mut at_depositor) = (0, 0);
     let (mut claims, mut wins): (BTreeMap<String, i64>, BTreeMap<String, i64>) = Default::default();
+    let mut earned: BTreeMap<String, i64> = BTreeMap::new();
     for job in stage.all("relay.job") {
         let field = |name: &str| stage.field(job.id, name);
         let is = &**job.state_name();
@@ -76,8 +78,10 @@ fn holds(stage: &Stage) {
             assert_eq!(field("result_data"), passed[0].to_string());
             let score = stage.field(*passed[0], "score").as_i64().expect("a score");
             assert!(score >= field("threshold").as_i64().expect("a number"), "REL-12");
-            *wins.entry(field("winner_id").as_str().expect("a winner").to_owned()).or_default() += 1;
+            let winner = field("winner_id").as_str().expect("a winner").to_owned();
             let price = field("price").as_i64().expect("a number");
+            *wins.entry(winner.clone()).or_default() += 1;
+            *earned.entry(winner).or_default() += price * 80 / 100;
             fee += price - price * 80 / 100;
             assert_eq!(settled("overpaid").len(), usize::from(deposit > price), "REL-20");
         } else {
@@ -93,7 +97,15 @@ fn holds(stage: &Stage) {
             at_depositor += deposit;
         }
     }
+    let mut sent: BTreeMap<String, i64> = BTreeMap::new();
     for settlement in stage.all("relay.settlement") {
+        let amount = stage.field(settlement.id, "amount").as_i64().expect("a number");
+        let left = &**settlement.state_name() == "confirmed";
+        assert_eq!(settlement.hold, if left { 0 } else { amount }, "REL-20: it holds what it sends until it is sent");
+        if let Some(payee) = stage.field(settlement.id, "payee").as_str() {
+            assert_eq!(stage.field(settlement.id, "kind"), "payout");
+            *sent.entry(payee.to_owned()).or_default() += amount;
+        }
         let signed = stage.field(settlement.id, "tx_hash") != Value::Null;
         let on_chain = stage.field(settlement.id, "on_chain") == true;
         assert!(!signed || on_chain, "REL-20: nothing is signed for what never was on a chain");
@@ -110,5 +122,10 @@ fn holds(stage: &Stage) {
         assert_eq!(rate == Value::Null, number("claims") == 0, "REL-13");
         assert!(rate.as_f64().is_none_or(|rate| (0.0..=1.0).contains(&rate)), "REL-13: a rate is a share");
         assert_eq!(stage.balance("micro-usdc", &format!("agent:{name}")), 0, "REL-18: what is won goes on at once");
+        let sent = sent.get(&agent.id.to_string()).copied().unwrap_or(0);
+        assert_eq!(sent + agent.hold, earned.get(&name).copied().unwrap_or(0), "REL-3: {name} has what it has won");
     }
+    let held = ["relay.job", "relay.agent", "relay.settlement"].into_iter().flat_map(|holder| stage.all(holder));
+    let inside = fee + at_depositor + held.map(|record| record.hold).sum::<i64>();
+    assert_eq!(stage.balance("micro-usdc", "chain"), -inside, "REL-18: what came in and has not left is here");
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{shell, tree};
+use crate::{packages, shell, tree};
 use callgrind::Profile;
 
 /// How much more than recorded is too much. Counts repeat to the last digit on one toolchain and differ by some percent
@@ -40,7 +40,7 @@ struct Line {
 }
 
 pub(crate) fn run(form: Form) -> Result<()> {
-    have_valgrind()?;
+    packages::have_valgrind()?;
     let mut recorded = recorded()?;
     if form != Form::Short {
         let lines = measured("release", 500, Form::Long)?;
@@ -65,23 +65,6 @@ pub(crate) fn run(form: Form) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn have_valgrind() -> Result<()> {
-    if shell::is_there(shell::command("valgrind").arg("--version")) {
-        return Ok(());
-    }
-    // A fresh machine has no lists of packages; and people are seldom root.
-    let root = shell::output(shell::command("id").arg("-u"))?.trim() == "0";
-    let apt_get = |words: &[&str]| {
-        let mut command = shell::command(if root { "apt-get" } else { "sudo" });
-        if !root {
-            command.arg("apt-get");
-        }
-        shell::run(command.args(words)).context("valgrind is missing and could not be installed")
-    };
-    apt_get(&["update", "--quiet"])?;
-    apt_get(&["install", "--yes", "--quiet", "valgrind"])
 }
 
 fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {

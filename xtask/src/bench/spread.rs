@@ -45,6 +45,8 @@ pub(super) fn print(program: &str) -> Result<()> {
         ("graph", &["1000", "3000", "10000", "30000", "100000", "100001"][..]),
         ("chain", &["100000"][..]),
         ("star", &["100000"][..]),
+        ("relay", &["1", "20", "100"][..]),
+        ("mesh", &["20", "1000", "10000"][..]),
     ] {
         for line in shell::output(shell::command(program).arg(shape).args(sizes))?.lines() {
             let mut columns = line.split('\t');

@@ -1,8 +1,8 @@
 //! Breaking what stands above the rows.
 
-use super::Operator;
 use super::file::{Entry, File, Item, Value, find};
 use super::maker::Maker;
+use super::{Operator, expression};
 
 pub(super) fn all(maker: &mut Maker) {
     let file = maker.file;
@@ -47,23 +47,10 @@ fn settings(maker: &mut Maker, file: &File) {
     }
 }
 
-/// A size in bytes: `"32 KB"`.
-fn bytes(text: &str) -> Option<u64> {
-    let (number, unit) = text.split_once(' ')?;
-    let unit = match unit {
-        "B" => 1,
-        "KB" => 1024,
-        "MB" => 1024 * 1024,
-        "GB" => 1024 * 1024 * 1024,
-        _ => return None,
-    };
-    Some(number.parse::<u64>().ok()? * unit)
-}
-
 fn payload(maker: &mut Maker, entries: &[Entry]) {
     for entry in entries {
         maker.drop_entry(Operator::Payload, "payload", entry);
-        let Some(size) = entry.item.text().and_then(bytes) else { continue };
+        let Some(size) = entry.item.text().and_then(expression::bytes) else { continue };
         for new in [size + 1, size.saturating_sub(1)] {
             let name = format!("payload {}: becomes {new} B", entry.name);
             maker.replace(Operator::Payload, name, &entry.item.span, format!("\"{new} B\""));
@@ -105,7 +92,7 @@ fn words(text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
 fn bounded(maker: &mut Maker, place: &str, parts: &[Entry]) {
     for part in parts.iter().filter(|part| part.name == "max") {
         match &part.item.value {
-            Value::Int(number) => maker.shifted(Operator::ChangeKey, &format!("{place} max"), &part.item, *number),
+            Value::Int(_) => maker.shifted(Operator::ChangeKey, &format!("{place} max"), &part.item),
             _ => maker.expression(&format!("{place} max"), &part.item),
         }
     }
@@ -152,7 +139,7 @@ fn work(maker: &mut Maker, entries: &[Entry]) {
                 maker.drop_entry(Operator::Settings, "work", entry);
                 for part in entry.item.entries() {
                     match &part.item.value {
-                        Value::Int(number) => maker.shifted(Operator::ChangeKey, &place, &part.item, *number),
+                        Value::Int(_) => maker.shifted(Operator::ChangeKey, &place, &part.item),
                         Value::Bool(_) => maker.drop_entry(Operator::ChangeKey, &place, part),
                         _ => {
                             let each = part.item.items().iter();

@@ -43,12 +43,7 @@ pub(super) fn changes(text: &str, enums: &[Vec<String>]) -> Vec<Change> {
             });
         };
         match token.kind {
-            Kind::Number => {
-                if let Ok(number) = word.parse::<i64>() {
-                    add(Operator::ShiftConstant, (number + 1).to_string());
-                    add(Operator::ShiftConstant, (number - 1).to_string());
-                }
-            }
+            Kind::Number => beside(word).into_iter().for_each(|new| add(Operator::ShiftConstant, new)),
             Kind::Text => match longer(word.trim_matches('\'')) {
                 Some(duration) => add(Operator::Durations, format!("'{duration}'")),
                 None => add(Operator::ChangeName, format!("'{}x'", word.trim_matches('\''))),
@@ -115,6 +110,29 @@ pub(super) fn longer(text: &str) -> Option<String> {
         return None;
     }
     Some(format!("{}{unit}", number.parse::<u64>().ok()? * 2))
+}
+
+/// A size in bytes: `32 KB`.
+pub(super) fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_once(' ')?;
+    let unit = match unit {
+        "B" => 1,
+        "KB" => 1024,
+        "MB" => 1024 * 1024,
+        "GB" => 1024 * 1024 * 1024,
+        _ => return None,
+    };
+    Some(number.parse::<u64>().ok()? * unit)
+}
+
+/// A number a small step above and below: 1 for a whole one, 0.01 for one with a point.
+pub(super) fn beside(number: &str) -> Vec<String> {
+    if let Ok(number) = number.parse::<i64>() {
+        return [number.checked_add(1), number.checked_sub(1)].iter().flatten().map(ToString::to_string).collect();
+    }
+    let Ok(found) = number.parse::<f64>() else { return Vec::new() };
+    let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len()).max(2);
+    [found + 0.01, found - 0.01].map(|new| format!("{new:.decimals$}")).into()
 }
 
 /// `&&` binds closer than `||`, which binds closer than `?`, `:` and a comma.
@@ -216,6 +234,9 @@ fn tokens(text: &str) -> Vec<Token> {
             Kind::Text
         } else if byte.is_ascii_digit() {
             at = run(at, |byte| byte.is_ascii_digit());
+            if bytes.get(at) == Some(&b'.') && bytes.get(at + 1).is_some_and(u8::is_ascii_digit) {
+                at = run(at + 1, |byte| byte.is_ascii_digit());
+            }
             Kind::Number
         } else if byte.is_ascii_alphabetic() || byte == b'_' {
             at = run(at, |byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -250,6 +271,8 @@ mod tests {
     #[test]
     fn comparisons_constants_and_signs_change() {
         assert_eq!(all("a < 3"), ["a <= 3", "a < 4", "a < 2"]);
+        assert_eq!(all("a < 0.5"), ["a <= 0.5", "a < 0.51", "a < 0.49"]);
+        assert_eq!(all("f(0.0)"), ["f(0.01)", "f(-0.01)"]);
         assert_eq!(all("!x.a"), ["x.a"]);
         assert_eq!(all("now + '1s'"), ["now - '1s'", "now + '2s'"]);
         assert_eq!(all("x == A"), ["x != A", "x == B"]);

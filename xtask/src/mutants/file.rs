@@ -33,6 +33,8 @@ pub(super) enum Value {
         content: Option<Range<usize>>,
     },
     Int(i64),
+    /// As it stands there.
+    Double(String),
     Bool(bool),
     List(Vec<Item>),
     Table(Vec<Entry>),
@@ -129,10 +131,11 @@ fn item(node: &Spanned<DeValue>, text: &str) -> Item {
             Value::Text { text: found.to_string(), content }
         }
         DeValue::Integer(found) => found.as_str().parse().map_or(Value::Other, Value::Int),
+        DeValue::Float(found) => Value::Double(found.as_str().to_owned()),
         DeValue::Boolean(found) => Value::Bool(*found),
         DeValue::Array(found) => Value::List(found.iter().map(|node| item(node, text)).collect()),
         DeValue::Table(found) => Value::Table(entries(found, text)),
-        _ => Value::Other,
+        DeValue::Datetime(_) => Value::Other,
     };
     Item { span, value }
 }

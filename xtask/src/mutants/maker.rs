@@ -90,7 +90,7 @@ impl Maker<'_> {
                     self.replace(change.operator, format!("{place}: {}", change.what), content, change.text);
                 }
             }
-            Value::Int(number) => self.shifted(Operator::ShiftConstant, place, item, *number),
+            Value::Int(_) | Value::Double(_) => self.shifted(Operator::ShiftConstant, place, item),
             Value::Bool(yes) => {
                 self.replace(
                     Operator::ChangeName,
@@ -103,9 +103,20 @@ impl Maker<'_> {
         }
     }
 
-    pub(super) fn shifted(&mut self, operator: Operator, place: &str, item: &Item, number: i64) {
-        for new in [number + 1, number - 1] {
-            self.replace(operator, format!("{place}: {number} becomes {new}"), &item.span, new.to_string());
+    /// A number, or a size such as `"64 KB"`, is a little more and a little less.
+    pub(super) fn shifted(&mut self, operator: Operator, place: &str, item: &Item) {
+        let (shown, new) = match &item.value {
+            Value::Int(number) => (number.to_string(), expression::beside(&number.to_string())),
+            Value::Double(number) => (number.clone(), expression::beside(number)),
+            Value::Text { text, .. } => {
+                let Some(size) = expression::bytes(text) else { return };
+                (text.clone(), [size + 1, size.saturating_sub(1)].map(|size| format!("\"{size} B\"")).into())
+            }
+            _ => return,
+        };
+        for new in new {
+            let name = format!("{place}: {shown} becomes {}", new.trim_matches('"'));
+            self.replace(operator, name, &item.span, new);
         }
     }
 
@@ -121,26 +132,26 @@ impl Maker<'_> {
     pub(super) fn fields(&mut self, place: &str, fields: &[Entry]) {
         for field in fields {
             let place = format!("{place}.{}", field.name);
-            let Value::Table(parts) = &field.item.value else { continue };
+            let parts = match &field.item.value {
+                Value::Table(parts) => parts,
+                Value::Text { text, .. } => {
+                    self.spelled_out(&place, field, text);
+                    continue;
+                }
+                _ => continue,
+            };
             for part in parts {
+                let named = format!("{place} {}", part.name);
                 match (part.name.as_str(), &part.item.value) {
-                    ("min" | "max", value) => {
+                    ("min" | "max", _) => {
                         self.drop_entry(Operator::DropBound, &place, part);
-                        if let Value::Int(number) = value {
-                            self.shifted(Operator::ShiftBound, &format!("{place} {}", part.name), &part.item, *number);
-                        }
+                        self.shifted(Operator::ShiftBound, &named, &part.item);
                     }
                     ("pattern" | "optional", _) => self.drop_entry(Operator::DropBound, &place, part),
                     ("enum", _) => part.item.items().iter().for_each(|name| {
-                        self.drop_item(Operator::DropBound, &format!("{place} enum"), name);
+                        self.drop_item(Operator::DropBound, &named, name);
                     }),
-                    ("default" | "const", Value::Int(number)) => {
-                        self.shifted(Operator::ShiftBound, &format!("{place} {}", part.name), &part.item, *number);
-                    }
-                    ("default" | "const", Value::Bool(yes)) => {
-                        let name = format!("{place} {}: becomes {}", part.name, !yes);
-                        self.replace(Operator::ShiftBound, name, &part.item.span, (!yes).to_string());
-                    }
+                    ("default" | "const", _) => self.default(&named, parts, &part.item),
                     _ => {}
                 }
             }
@@ -150,6 +161,47 @@ impl Maker<'_> {
                 self.replace(Operator::DropBound, format!("{place}: optional"), &end, ", optional = true");
             }
         }
+    }
+
+    /// What stands where nobody says anything is something else.
+    fn default(&mut self, place: &str, parts: &[Entry], item: &Item) {
+        match &item.value {
+            Value::Int(_) | Value::Double(_) => self.shifted(Operator::ShiftBound, place, item),
+            Value::Bool(yes) => {
+                let name = format!("{place}: becomes {}", !yes);
+                self.replace(Operator::ShiftBound, name, &item.span, (!yes).to_string());
+            }
+            Value::Text { text, content: Some(content) } => {
+                let names: Vec<&str> =
+                    find(parts, "enum").map_or(&[][..], Item::items).iter().filter_map(Item::text).collect();
+                let others: Vec<String> = match expression::longer(text) {
+                    Some(longer) => vec![longer],
+                    None if names.is_empty() => vec![format!("{text}x")],
+                    None => names.into_iter().filter(|name| name != text).map(str::to_owned).collect(),
+                };
+                for other in others {
+                    self.replace(Operator::ShiftBound, format!("{place}: {text} becomes {other}"), content, other);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `amount = "int"`, or the name of a field in place of the type: the same, but it may be left out.
+    fn spelled_out(&mut self, place: &str, field: &Entry, named: &str) {
+        let like = self.file.table("fields").iter().find(|field| field.name == named);
+        let mut parts = match like.map(|like| &like.item.value) {
+            Some(Value::Table(parts)) => parts
+                .iter()
+                .filter(|part| !matches!(part.name.as_str(), "optional" | "default" | "const" | "about" | "rule"))
+                .map(|part| format!("{} = {}", part.name, &self.file.text[part.item.span.clone()]))
+                .collect(),
+            Some(Value::Text { text, .. }) => vec![format!("type = \"{text}\"")],
+            _ => vec![format!("type = \"{named}\"")],
+        };
+        parts.push("optional = true".to_owned());
+        let new = format!("{{ {} }}", parts.join(", "));
+        self.replace(Operator::DropBound, format!("{place}: optional"), &field.item.span, new);
     }
 
     pub(super) fn duration(&mut self, place: &str, item: &Item) -> bool {

@@ -101,7 +101,9 @@ impl Operator {
             Self::NegateGuard => ("negate a guard", "`when`, or the `if` of a refusal, says the opposite"),
             Self::DropPart => ("drop a part", "one side of `&&` or `||` goes, in any expression"),
             Self::ShiftComparison => ("shift a comparison", "`<` becomes `<=`, `>` becomes `>=`, and back"),
-            Self::ShiftConstant => ("shift a constant", "a number in an expression is one more, or one less"),
+            Self::ShiftConstant => {
+                ("shift a constant", "a number in an expression is one more, or one less; 0.01 where it has a point")
+            }
             Self::ChangeSign => (
                 "change a sign",
                 "`==` and `!=`, `+` and `-`, `*` and `/`, `min` and `max` change places; a `!` goes; the two branches of `?` change places",
@@ -127,9 +129,10 @@ impl Operator {
             Self::DropBound => {
                 ("drop a bound", "`min`, `max`, `pattern` or a name of `enum` goes; `optional` comes or goes")
             }
-            Self::ShiftBound => {
-                ("shift a bound", "`min`, `max`, `const` or `default` is one more, or one less, or the opposite")
-            }
+            Self::ShiftBound => (
+                "shift a bound",
+                "`min`, `max`, `const` or `default` is one more, or one less (0.01 where it has a point, a byte where it is a size), or the opposite, or another text",
+            ),
             Self::DropKey => {
                 ("drop a key or limit", "an entry of `unique`, `limit` or `links` goes, or the natural key")
             }

@@ -9,6 +9,7 @@ use super::judge::Verdict;
 use super::maker::Mutant;
 use super::operator::Operator;
 use super::survivors::Survivors;
+use super::trial::Outcome;
 use super::{Tried, systems};
 use crate::tree;
 
@@ -24,10 +25,17 @@ A mutant whose compiled form is the same as the original's is no mutant and leav
 would notice nearly everything, because it is a picture of what the file does; so it does not count. Two more things are shown and do not
 count: a **warning** of the checker, and the **typed moves**, the list of allowed moves that a matrix is held against. Scenarios, properties and typed
 moves are each played on every mutant that the checker lets through, so a mutant may stand in several of these columns.
+
+Some scenario tests go through all states, events and callers of a system and hold each against a **table** typed by hand. A table asserts
+its rules by name, so it counts; but it stands nearer to the file than a story does. Tables are played only where no story fails: *tables alone* is what
+they notice and neither a story nor a property does, *without tables* what the score would be if there were none. `TABLES` in
+`xtask/src/mutants/trial.rs` names them.
+
+Where no test fails and the tests die or are not done in 40 seconds, the mutant is tried once more, alone and with a quarter of an hour. If they
+die again that counts, in a column of its own. **No end** does not: such a mutant is a survivor like any other.
 ";
 
-const HEAD: &str =
-    "mutants | identical | checker | scenarios | properties | properties alone | warned | typed moves | noticed";
+const HEAD: &str = "mutants | identical | checker | scenarios | tables alone | properties | properties alone | died | no end | warned | typed moves | without tables | noticed";
 
 /// One line of a table.
 struct Line {
@@ -35,11 +43,15 @@ struct Line {
     identical: usize,
     checker: usize,
     scenarios: usize,
+    tables: usize,
     properties: usize,
     alone: usize,
+    died: usize,
+    endless: usize,
     warned: usize,
     typed: usize,
     survivors: usize,
+    without: f64,
     score: f64,
 }
 
@@ -50,26 +62,34 @@ impl Line {
             made: tried.len(),
             identical: count(&|tried| !tried.counts()),
             checker: count(&Tried::is_refused),
-            scenarios: count(&|tried| tried.scenario.is_some()),
-            properties: count(&|tried| tried.property.is_some()),
-            alone: count(&|tried| tried.property.is_some() && tried.scenario.is_none()),
+            scenarios: count(&|tried| tried.scenario.failed()),
+            tables: count(&|tried| tried.is_caught() && !tried.is_caught_without_tables()),
+            properties: count(&|tried| tried.property.failed()),
+            alone: count(&|tried| tried.property.failed() && !tried.scenario.failed() && !tried.table.failed()),
+            died: count(&Tried::died),
+            endless: count(&Tried::is_endless),
             warned: count(&|tried| matches!(tried.verdict, Verdict::Warned(_))),
-            typed: count(&|tried| tried.typed.is_some()),
+            typed: count(&|tried| tried.typed.failed()),
             survivors: count(&Tried::survives),
+            without: part(tried.iter().copied(), Tried::is_caught_without_tables),
             score: score(tried.iter().copied()),
         }
     }
 
-    fn cells(&self) -> [String; 9] {
+    fn cells(&self) -> [String; 13] {
         [
             self.made.to_string(),
             self.identical.to_string(),
             self.checker.to_string(),
             self.scenarios.to_string(),
+            self.tables.to_string(),
             self.properties.to_string(),
             self.alone.to_string(),
+            self.died.to_string(),
+            self.endless.to_string(),
             self.warned.to_string(),
             self.typed.to_string(),
+            format!("{:.1} %", self.without),
             format!("{:.1} %", self.score),
         ]
     }
@@ -77,10 +97,14 @@ impl Line {
 
 /// Of a hundred that count, so many are noticed.
 pub(super) fn score<'a>(tried: impl Iterator<Item = &'a Tried>) -> f64 {
+    part(tried, Tried::is_caught)
+}
+
+fn part<'a>(tried: impl Iterator<Item = &'a Tried>, fits: fn(&Tried) -> bool) -> f64 {
     let (mut all, mut caught) = (0_u32, 0_u32);
     for tried in tried.filter(|tried| tried.counts()) {
         all += 1;
-        caught += u32::from(tried.is_caught());
+        caught += u32::from(fits(tried));
     }
     if all == 0 { 100.0 } else { 100.0 * f64::from(caught) / f64::from(all) }
 }
@@ -147,15 +171,25 @@ pub(super) fn shown(tried: &Tried, files: &[File]) -> String {
     let mutant = &tried.mutant;
     let mut out = format!("{} · {} · {}\n", mutant.file, mutant.operator.name(), mutant.name);
     let _ = write!(out, "{}", difference(mutant, files));
-    let test =
-        |name: &str, test: &Option<String>| test.as_ref().map(|test| format!("{name} {test}")).unwrap_or_default();
+    let test = |name: &str, outcome: &Outcome| match outcome {
+        Outcome::Passed => String::new(),
+        Outcome::Failed(test) => format!("{name} {test}"),
+        Outcome::Died => format!("{name}: the tests died"),
+        Outcome::Endless => format!("{name}: no end in time, which is no notice"),
+    };
     let said = match tried.verdict {
         Verdict::Identical => "identical".to_owned(),
         Verdict::Refused(code) => format!("checker {code}"),
         Verdict::Warned(code) => format!("warned {code}"),
         Verdict::Sound => String::new(),
     };
-    let who = [said, test("scenario", &tried.scenario), test("property", &tried.property), test("typed", &tried.typed)];
+    let who = [
+        said,
+        test("scenario", &tried.scenario),
+        test("table", &tried.table),
+        test("property", &tried.property),
+        test("typed", &tried.typed),
+    ];
     let _ = writeln!(
         out,
         "    noticed by: {}",
@@ -189,12 +223,13 @@ pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, p
     let mut out = INTRODUCTION.to_owned();
     let _ = writeln!(
         out,
-        "\n**{:.1} %** of {} mutants are noticed; {} survive. The command fails below 95 %. Of those that survive, {without} have a warning of the checker,\n\
+        "\n**{:.1} %** of {} mutants are noticed ({:.1} % without the tables); {} survive. The command fails below 95 %. Of those that survive, {without} have a warning of the checker,\n\
          and {} are noticed by the typed moves; the score counts neither. ({print})\n",
         whole.score,
         whole.made - whole.identical,
+        whole.without,
         whole.survivors,
-        all.iter().filter(|tried| tried.survives() && tried.typed.is_some()).count(),
+        all.iter().filter(|tried| tried.survives() && tried.typed.failed()).count(),
     );
     if !survivors.waiting.is_empty() {
         let _ =
@@ -227,7 +262,7 @@ pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, p
         let _ = writeln!(out, "  ```");
     }
     out.push_str(
-        "\n## Running it\n`cargo xtask mutants` tries all and writes this page. `--system image` and `--find on.fail` try some, `--diff` shows each. The gate tries\n\
+        "\n## Running it\n`cargo xtask mutants` tries all and writes this page. `--system image` and `--find on.fail` (more than once, if need be) try some, `--diff` shows each. The gate tries\n\
          a fixed sample (`--short`), fails when a sampled mutant survives that is not in the list above, and fails when this page tells of other files\n\
          than those that stand there. `cargo xtask mutants --code` is another thing: small changes to the Rust code of the core.\n",
     );
@@ -235,7 +270,7 @@ pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, p
 }
 
 fn table(out: &mut String, what: &str, lines: impl Iterator<Item = (String, Line)>) {
-    let _ = writeln!(out, "| {what} | {HEAD} |\n| --- {}|", "| ---: ".repeat(9));
+    let _ = writeln!(out, "| {what} | {HEAD} |\n| --- {}|", "| ---: ".repeat(13));
     for (name, line) in lines {
         let _ = writeln!(out, "| {name} | {} |", line.cells().join(" | "));
     }

@@ -14,7 +14,7 @@ pub(crate) struct Binary {
     pub(crate) package: PathBuf,
     /// Its main file, from the root.
     pub(crate) main: String,
-    tests: Vec<String>,
+    pub(crate) tests: Vec<String>,
 }
 
 /// Builds the tests of these packages (or of all) without running them.
@@ -26,7 +26,7 @@ pub(crate) fn build(root: &Path, target: &Path, packages: &[String]) -> Result<V
 pub(crate) fn build_as(root: &Path, target: &Path, packages: &[String], profile: &str) -> Result<Vec<Binary>> {
     let mut command = shell::command("cargo");
     command.current_dir(root).env("CARGO_TARGET_DIR", target);
-    command.args(["test", "--quiet", "--no-run", "--lib", "--bins", "--tests", "--message-format=json"]);
+    command.args(["test", "--quiet", "--no-run", "--tests", "--message-format=json"]);
     command.args(["--profile", profile]);
     if packages.is_empty() {
         command.arg("--workspace");

@@ -1,7 +1,7 @@
 //! A rule counts as tested only if taking away the row or the code that cites it fails a test that cites it.
 
 pub(crate) mod binaries;
-mod code;
+pub(crate) mod code;
 mod rows;
 mod trial;
 

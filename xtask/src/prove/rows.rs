@@ -24,7 +24,7 @@ pub(crate) fn prove(index: &Index, options: &Options) -> Result<Vec<Proof>> {
     let mut entries: Vec<Entry> =
         index.entries.iter().filter(|entry| entry.path.starts_with("systems/")).cloned().collect();
     for entry in &mut entries {
-        entry.rules.retain(|id| options.wants(id) && !index.is_later(id));
+        entry.rules.retain(|id| options.wants(id) && !index.is_later(id) && !index.is_in_the_lab(id));
     }
     entries.retain(|entry| !entry.rules.is_empty());
     let entries = sampled(entries, options);

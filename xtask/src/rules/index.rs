@@ -10,6 +10,7 @@ use super::id::RuleId;
 use super::lifecycle_file::{self, Entry};
 use super::rust_file::{self, Test};
 use super::take_away::{self, Edit};
+use crate::lab::guards::{self, Guards};
 use crate::tree;
 
 /// Rules that a later part will bring, each with its reason.
@@ -23,6 +24,8 @@ pub(crate) struct Index {
     pub(crate) code: BTreeSet<(String, RuleId)>,
     pub(crate) tests: Vec<Test>,
     pub(crate) edits: Vec<Edit>,
+    /// Guards that the lab takes out: it proves their rules.
+    guards: Vec<Edit>,
     later: BTreeMap<RuleId, String>,
     /// What is wrong with the files themselves.
     faults: Vec<String>,
@@ -30,7 +33,7 @@ pub(crate) struct Index {
 
 /// Code that citations are read from. The gate's own code cites rules only in its examples.
 fn is_code(path: &str) -> bool {
-    tree::has_extension(path, "rs") && (path.starts_with("crates/") || path.starts_with("systems/"))
+    tree::has_extension(path, "rs") && ["crates/", "lab/", "systems/"].iter().any(|room| path.starts_with(room))
 }
 
 fn is_lifecycle(path: &str) -> bool {
@@ -68,13 +71,14 @@ impl Index {
         }
         let edits = take_away::edits()?;
         let mut faults = Vec::new();
-        for edit in &edits {
+        let guards: Vec<Edit> = Guards::read()?.places.into_iter().map(|place| place.edit).collect();
+        for edit in edits.iter().chain(&guards) {
             match std::fs::read_to_string(tree::root().join(&edit.file)) {
                 Ok(text) => faults.extend(edit.apply(&text).err().map(|error| error.to_string())),
-                Err(error) => faults.push(format!("xtask/take_away.toml: cannot read {}: {error}", edit.file)),
+                Err(error) => faults.push(format!("an edit cannot read {}: {error}", edit.file)),
             }
         }
-        Ok(Self { rules, entries, code, tests, edits, later: later()?, faults })
+        Ok(Self { rules, entries, code, tests, edits, guards, later: later()?, faults })
     }
 
     pub(crate) fn tests_of(&self, id: &RuleId) -> Vec<&Test> {
@@ -83,6 +87,11 @@ impl Index {
 
     pub(crate) fn is_later(&self, id: &RuleId) -> bool {
         self.later.contains_key(id)
+    }
+
+    /// Whether the lab takes this rule's guard out.
+    pub(crate) fn is_in_the_lab(&self, id: &RuleId) -> bool {
+        self.guards.iter().any(|edit| edit.rules.contains(id))
     }
 
     fn entries_of(&self, id: &RuleId) -> Vec<&Entry> {
@@ -125,13 +134,14 @@ impl Index {
         }
         cited
             .extend(self.edits.iter().flat_map(|edit| edit.rules.iter().map(|id| ("xtask/take_away.toml".into(), id))));
+        cited.extend(self.guards.iter().flat_map(|edit| edit.rules.iter().map(|id| (guards::FILE.into(), id))));
         cited.extend(self.later.keys().map(|id| (LATER.into(), id)));
         for (place, id) in cited.into_iter().filter(|(_, id)| !known.contains(id)) {
             wrong.push(format!("{place} cites {id}, which no system declares"));
         }
         let in_code: BTreeSet<&RuleId> = self.code.iter().map(|(_, id)| id).collect();
         for id in in_code {
-            let has_edit = self.edits.iter().any(|edit| edit.rules.contains(id));
+            let has_edit = self.edits.iter().chain(&self.guards).any(|edit| edit.rules.contains(id));
             if known.contains(id) && !self.later.contains_key(id) && !has_edit {
                 wrong.push(format!(
                     "{id} lives in {}, but xtask/take_away.toml has no edit that takes it away",
@@ -234,6 +244,7 @@ mod tests {
                 find: "a".into(),
                 replace: "b".into(),
             }],
+            guards: Vec::new(),
             later: BTreeMap::from([(id("EXE-3"), "the store".to_owned())]),
             faults: Vec::new(),
         }

@@ -18,9 +18,10 @@ pub(crate) struct Test {
     pub(crate) rules: Vec<RuleId>,
 }
 
-/// Whether the whole file is tests: it stands in a `tests` folder or is a module named so.
+/// Whether the whole file is tests: it stands in the lab or in a `tests` folder, or is a module named so.
 pub(crate) fn is_test_file(path: &str) -> bool {
-    path.split('/').any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
+    path.starts_with("lab/")
+        || path.split('/').any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
 }
 
 /// The lines that are not in a `#[cfg(test)]` module.

@@ -1,4 +1,4 @@
-//! Rows that never have their turn, because earlier ones always hold.
+//! Rows that never have their turn, or not in one of their states, because earlier ones always hold.
 
 use super::cases::{Cases, folded};
 use super::faults::{Env, Flow, Judge, decides_before, judge_of, passed_over, start};
@@ -20,9 +20,11 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
             }
             let turns: Vec<Turn> = froms.iter().map(|from| turn(survey, flow, event, at, *from)).collect();
             let gone = |turn: &Turn| matches!(turn, Turn::Never | Turn::Dead);
-            if let (true, Some(shadowed)) = (turns.iter().all(gone), turns.iter().position(|turn| *turn == Turn::Never))
-            {
-                found.push(never(survey, event, at, froms[shadowed]));
+            let shadowed = turns.iter().position(|turn| *turn == Turn::Never).map(|at| froms[at]);
+            if let (true, Some(from)) = (turns.iter().all(gone), shadowed) {
+                found.push(never(survey, event, at, from));
+            } else if let Some(Some(from)) = shadowed {
+                found.push(never_from(survey, event, at, from));
             } else if turns.iter().all(|turn| *turn != Turn::Has) && turns.contains(&Turn::Unknown) {
                 let earlier = deciding(event, at, froms[0]).next();
                 let mut warning = Diagnostic::warning(
@@ -121,10 +123,24 @@ fn reads_input(expr: &Expr) -> bool {
 }
 
 fn never(survey: &Survey, event: &Event, at: usize, from: Option<StateIx>) -> Diagnostic {
-    let row = &event.rows[at];
-    let mut error = Diagnostic::error("shadowed-row", row.at, "this row never has its turn")
+    let error = Diagnostic::error("shadowed-row", event.rows[at].at, "this row never has its turn")
         .label("wherever it holds, an earlier row is taken")
         .help("put it before them, narrow their guards, or take it away");
+    behind(survey, event, at, from, error)
+}
+
+/// It lives in other states, and its `go` claims more than it can do.
+fn never_from(survey: &Survey, event: &Event, at: usize, from: StateIx) -> Diagnostic {
+    let name = survey.name(from);
+    let what = format!("this row never has its turn in `{name}`");
+    let error = Diagnostic::error("shadowed-from", event.rows[at].at, what)
+        .label(format!("wherever it holds in `{name}`, an earlier row is taken"))
+        .help(format!("take `{name}` out of `go`, or put the row before the others"));
+    behind(survey, event, at, Some(from), error)
+}
+
+/// The rows that stand before it.
+fn behind(survey: &Survey, event: &Event, at: usize, from: Option<StateIx>, mut error: Diagnostic) -> Diagnostic {
     for earlier in deciding(event, at, from).take(3) {
         let what = match (&earlier.when, from) {
             (None, Some(from)) => format!("holds always in `{}`", survey.name(from)),

@@ -107,7 +107,8 @@ pub struct NoOp {
     pub reads: Vec<Key>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NoOpReason {
     /// The rows taken change nothing.
     Unchanged,

@@ -185,6 +185,7 @@ impl<'a> Draft<'a> {
             return Ok(Some(&self.entries[at].after));
         }
         let Some(record) = self.stored(id)? else { return Ok(None) };
+        // FM-7, INV-3: time does not run backwards in a record's log, whatever the clock says.
         if record.updated_at > self.now {
             return Err(Halt::Later(record.updated_at));
         }

@@ -136,7 +136,7 @@ fn typed(name: &str, ty: &Type, json: &Json) -> Result<Value, String> {
 }
 
 /// Whether a value keeps to its field's type and bounds; the error says how not.
-pub(super) fn fits(field: &Field, value: &Value) -> Result<(), String> {
+pub fn fits(field: &Field, value: &Value) -> Result<(), String> {
     if value.is_null() {
         return if field.nullable { Ok(()) } else { Err(format!("`{}` must not be null", field.name)) };
     }

@@ -123,7 +123,7 @@ pub(super) fn update_limit(
         let key = key(parts);
         let env = draft.env(after);
         let Value::Int(max) = eval(&limit.max.expr, &env)? else { return Err(fault(FaultKind::WrongType)) };
-        // INV-7: exactly `max` are admitted, none where it is zero or less.
+        // INV-7, FM-6: exactly `max` are admitted, none where it is zero or less.
         if draft.count(&key)? >= u64::try_from(max).unwrap_or(0) {
             let reason = format!("the limit `{}` of {max} is reached", limit.name);
             return Err(Halt::Refuse(refusal(after, event, limit.status, &limit.code, reason)));

@@ -14,6 +14,7 @@ mod operation;
 mod outside;
 mod plan;
 mod readiness;
+mod reading;
 mod run;
 mod snapshot;
 mod timers;
@@ -24,8 +25,10 @@ pub use changes::{
     Account, AuditEntry, Changes, Decision, Effect, LedgerMove, NewPayload, NoOp, NoOpReason, Question, RecordChange,
     Refusal,
 };
+pub use input::fits;
 pub use operation::{Answer, Call, Create, ErrorReport, Operation};
 pub use readiness::{Waiting, in_order, readiness};
+pub use reading::{Reading, Shown, reading, sees_all, shown_to};
 pub use run::decide;
 pub(crate) use snapshot::ref_changes;
 pub use snapshot::{

@@ -139,6 +139,13 @@ pub struct ErrorReport {
     pub retry_after: Option<Duration>,
 }
 
+impl ErrorReport {
+    /// A failure of which the worker does not say whether trying again helps.
+    pub fn new(code: &str, message: &str) -> Self {
+        Self { code: code.into(), message: message.into(), retryable: None, retry_after: None }
+    }
+}
+
 /// The outside's answer to one question, bound to what was asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {

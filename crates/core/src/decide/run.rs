@@ -101,9 +101,10 @@ impl Run<'_> {
             }
             Call::Finish { record, token } => worked(*record, self.finish(*record, *token)?),
             Call::Fail { record, token, error } => worked(*record, self.fail(*record, *token, error, "fail")?),
-            Call::Yield { record, token } => {
-                worked(*record, self.fail(*record, *token, &report("yielded", "given back by the worker"), "yield")?)
-            }
+            Call::Yield { record, token } => worked(
+                *record,
+                self.fail(*record, *token, &ErrorReport::new("yielded", "given back by the worker"), "yield")?,
+            ),
             Call::Due { record } => {
                 self.due(*record)?;
                 Outcome::Changed(*record)
@@ -117,9 +118,10 @@ impl Run<'_> {
                         self.close(*record)?;
                         Outcome::Changed(*record)
                     }
-                    Some(_) => {
-                        worked(*record, self.fail(*record, *token, &report("lost", "the worker is gone"), "lost")?)
-                    }
+                    Some(_) => worked(
+                        *record,
+                        self.fail(*record, *token, &ErrorReport::new("lost", "the worker is gone"), "lost")?,
+                    ),
                 }
             }
         })
@@ -185,12 +187,13 @@ impl Run<'_> {
         match first_due(&record, now) {
             None => Ok(()),
             Some(Due::Lease) => {
-                // Put first: from here on the record is the operation's own, and no longer asked whether it is due.
+                // INV-4: what a crash cut off is finished after the commit, and lost before it. Put first: from here on the
+                // record is the operation's own, and no longer asked whether it is due.
                 self.draft.put((*record).clone())?;
                 if record.execution.as_ref().is_some_and(|execution| execution.status == ExecutionStatus::Committed) {
                     return self.close(id);
                 }
-                self.fail(id, Token(record.attempt), &report("lost", "the lease ran out"), "lost").map(drop)
+                self.fail(id, Token(record.attempt), &ErrorReport::new("lost", "the lease ran out"), "lost").map(drop)
             }
             Some(Due::Timers) => {
                 // The timers that were due first are spent, whether or not a row takes them: one that is not taken
@@ -208,10 +211,6 @@ impl Run<'_> {
             }
         }
     }
-}
-
-fn report(code: &str, message: &str) -> ErrorReport {
-    ErrorReport { code: code.into(), message: message.into(), retryable: None, retry_after: None }
 }
 
 /// Entering, or being in, a final state with a filled hold is a fault.

@@ -144,7 +144,7 @@ impl Run<'_> {
         Ok((Execution { expires_at: expires_at.max(execution.expires_at), ..execution.clone() }, stop))
     }
 
-    /// EXE-12, EXE-13: the effect lands, once, with everything its row names.
+    /// EXE-12, EXE-13, FM-1: the effect lands, once, with everything its row names.
     pub(super) fn commit(&mut self, id: RecordId, token: Token, result: &Json, finish: bool) -> Step<Done> {
         let record = self.subject(id, "commit")?;
         match self.standing(&record, token)? {
@@ -234,7 +234,8 @@ impl Run<'_> {
         Ok(Done::Changed)
     }
 
-    /// Where the execution with this token stands; an older one is loaded, so that its worker gets its own answer.
+    /// Where the execution with this token stands; an older one is loaded, so that its worker gets its own answer. FM-5, FM-8: a
+    /// lease is known by its token, not by who comes with it, and one that was lost stays lost.
     fn standing(&self, record: &Record, token: Token) -> Step<Standing> {
         let actor = &self.draft.operation.actor;
         let of = |execution: &Execution| match execution.status {

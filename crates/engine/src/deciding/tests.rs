@@ -11,7 +11,7 @@ use onceward_store::{Batch, Clock, MemoryStore, Outcome, Save, Store, Write};
 use onceward_testkit::random::{self, Chance, Play, seeds};
 use onceward_testkit::systems;
 
-use super::{Decided, decide_all};
+use super::{Decided, Hints, decide_all};
 use crate::error::EngineError;
 use crate::queue::Request;
 
@@ -82,7 +82,8 @@ async fn case(system: &str, seed: u64, came: &mut Came) {
         let handed = operations.len();
         let requests: Vec<Request> =
             operations.into_iter().zip(&groups).map(|(operation, group)| Request::of(operation, *group)).collect();
-        let decided = decide_all(&store, definitions, &requests, Vec::new(), now, due_seed).await.expect("decided");
+        let decided =
+            decide_all(&store, definitions, &requests, Hints::default(), now, due_seed).await.expect("decided");
         let Decided { base, writes, replies, asks } = decided;
         assert_eq!(replies.iter().flatten().count() + asks.len(), handed, "each is answered or asks");
         came.batches += 1;

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::stage::{
-    Folder, JOB, LONG, code, decency, files, job, leased, new_job, object, on_each, open, sqlite, start, state,
+    Folder, JOB, LONG, code, decency, files, job, leased, new_job, object, on_each, open, ops, sqlite, start, state,
     unpolled, wait,
 };
 
@@ -28,7 +28,7 @@ fn a_whole_life() {
         let again = engine.commit(&bob, id, held.token, json!({ "n": 1 }), true).await.unwrap();
         assert!(again.already.is_some(), "the same commit again is answered, not carried out");
         assert_eq!(state(engine, id).await, "SUCCEEDED");
-        assert_eq!(engine.history(id, 0, 10).await.unwrap().len(), 3);
+        assert_eq!(engine.history(&ops(), id, 0, 10).await.unwrap().unwrap().len(), 3);
         assert_eq!(engine.store().effect(id).await.unwrap().unwrap().token, Token(1));
     });
 }
@@ -136,7 +136,7 @@ fn conflicts_are_decided_again() {
                         let reply = engine.submit(Submission::new(&worker(&format!("w{number}")), call)).await;
                         match &reply {
                             Ok(_) => won.push(id),
-                            Err(_) => assert_ne!(code(&reply), "the engine is closed"),
+                            Err(_) => assert_ne!(code(&reply), "closed"),
                         }
                     }
                     won
@@ -168,7 +168,7 @@ fn checks_are_asked() {
         let note = |text| engine.create(&ann, "race.note", object(json!({ "text": text })));
         let kept = note("hello").await.unwrap().subject;
         assert_eq!(code(&note("rude").await), "not_decent");
-        let history = engine.history(kept, 0, 10).await.unwrap();
+        let history = engine.history(&ops(), kept, 0, 10).await.unwrap().unwrap();
         let operation = history[0].body().unwrap().operation.unwrap();
         assert_eq!(operation.answers[0].answer, object(json!({ "fine": true })));
     });
@@ -188,6 +188,48 @@ fn checks_are_asked() {
     }
 }
 
+/// An answer is bound to what was asked: where the record has changed meanwhile, the question is put anew. Both stand in the
+/// log.
+#[test]
+fn an_answer_is_bound_to_its_question() {
+    static ASKED: Semaphore = Semaphore::const_new(0);
+    static GATE: Semaphore = Semaphore::const_new(0);
+    let slow = Checks::default().on("race.note", "decent", |asked: Asked| async move {
+        let text = asked.question.arguments["text"].as_str().unwrap_or_default().to_owned();
+        if text == "slow" {
+            ASKED.add_permits(1);
+            GATE.acquire().await.expect("open").forget();
+        }
+        Ok(object(json!({ "fine": text != "rude" })))
+    });
+    on_each(Config { checks: slow, check_time: LONG, ..Config::default() }, async |engine, _| {
+        let ann = user("ann");
+        for (text, expected) in [("rude", "not_decent"), ("kind", "ok")] {
+            GATE.add_permits(1);
+            let note = engine.create(&ann, "race.note", object(json!({ "text": "slow" }))).await.unwrap().subject;
+            let _ = ASKED.acquire().await.map(tokio::sync::SemaphorePermit::forget);
+            let showing = tokio::spawn({
+                let (engine, ann) = (engine.clone(), ann.clone());
+                async move { engine.fire(&ann, note, "show", object(json!({}))).await }
+            });
+            let _ = tokio::time::timeout(LONG, ASKED.acquire())
+                .await
+                .expect("in time")
+                .map(tokio::sync::SemaphorePermit::forget);
+            engine.fire(&ann, note, "edit", object(json!({ "text": text }))).await.unwrap();
+            GATE.add_permits(1);
+            let shown = showing.await.unwrap();
+            assert_eq!(code(&shown), expected);
+            if shown.is_ok() {
+                let last = engine.history(&ops(), note, 2, 10).await.unwrap().unwrap().pop().expect("an entry");
+                let answers = last.body().unwrap().operation.unwrap().into_owned().answers;
+                let asked: Vec<_> = answers.iter().map(|answer| answer.arguments["text"].clone()).collect();
+                assert_eq!(asked, ["slow", "kind"]);
+            }
+        }
+    });
+}
+
 /// What was taken on is answered, what comes later is turned away.
 #[test]
 fn closing_drains() {
@@ -199,7 +241,7 @@ fn closing_drains() {
             })
             .collect();
         let follower = tokio::spawn({
-            let mut stream = engine.stream(0);
+            let mut stream = engine.stream(&ops(), 0);
             async move {
                 let mut seen = 0;
                 while stream.next().await.expect("reading").is_some() {

@@ -1,50 +1,22 @@
 //! Sixteen tasks after the same thing, again and again: exactly one has it.
 
-use std::sync::Arc;
+use std::slice::from_ref;
 
 use onceward_core::decide::Call;
 use onceward_core::record::Token;
 use onceward_core::value::RecordId;
-use onceward_engine::{Answer, Config, Engine, EngineError, Submission, Wanted};
-use onceward_store::{AnyStore, Store};
+use onceward_engine::{Config, Submission, Wanted};
+use onceward_store::Store;
 use onceward_testkit::{user, worker};
 use serde_json::json;
-use tokio::sync::Barrier;
 
-use crate::stage::{JOB, code, job, leased, object, on_each, state};
+use crate::stage::race::{race, submit};
+use crate::stage::{JOB, job, leased, object, on_each, ops, state};
 
 const TASKS: usize = 16;
 
 /// Of each kind and on each store: a thousand in all on each.
 const ROUNDS: usize = 250;
-
-/// All at once; how many had it, and what the others were told.
-async fn race<F>(engine: &Engine<AnyStore>, run: impl Fn(Engine<AnyStore>, usize) -> F) -> (usize, Vec<String>)
-where
-    F: Future<Output = Result<Answer, EngineError>> + Send + 'static,
-{
-    let line = Arc::new(Barrier::new(TASKS));
-    let runner = |number| {
-        let (line, running) = (Arc::clone(&line), run(engine.clone(), number));
-        tokio::spawn(async move {
-            line.wait().await;
-            running.await
-        })
-    };
-    let tasks: Vec<_> = (0..TASKS).map(runner).collect();
-    let (mut won, mut told) = (0, Vec::new());
-    for task in tasks {
-        match task.await.expect("no panic") {
-            Ok(answer) if answer.already.is_none() => won += 1,
-            reply => told.push(code(&reply)),
-        }
-    }
-    (won, told)
-}
-
-async fn submit(engine: Engine<AnyStore>, submission: Submission) -> Result<Answer, EngineError> {
-    engine.submit(submission).await
-}
 
 /// One of sixteen workers has the lease, asked for by name.
 #[test]
@@ -52,7 +24,7 @@ fn one_lease() {
     on_each(Config::default(), async |engine, _| {
         for _ in 0..ROUNDS {
             let id = job(engine).await;
-            let (won, told) = race(engine, |engine, number| {
+            let (won, told) = race(from_ref(engine), TASKS, |engine, number| {
                 let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
                 submit(engine, Submission::new(&worker(&format!("w{number}")), call))
             })
@@ -107,13 +79,13 @@ fn one_commit() {
             let id = job(engine).await;
             let held = leased(engine).await.expect("the job");
             assert_eq!(held.record.id, id);
-            let (won, told) = race(engine, |engine, number| {
+            let (won, told) = race(from_ref(engine), TASKS, |engine, number| {
                 let call = Call::Commit { record: id, token: held.token, result: json!(number), finish: true };
                 submit(engine, Submission::new(&worker("bob"), call))
             })
             .await;
             assert_eq!(won, 1, "{told:?}");
-            assert_eq!(engine.history(id, 0, 10).await.unwrap().len(), 3);
+            assert_eq!(engine.history(&ops(), id, 0, 10).await.unwrap().unwrap().len(), 3);
         }
     });
 }
@@ -143,7 +115,7 @@ fn a_cancel_or_one_winner() {
             let held = engine.lease(&worker("judge"), &wanted).await.unwrap();
             assert_eq!(held.len(), TASKS);
             // A different one tries to cancel each time, so that it comes early and late.
-            let (_, told) = race(engine, |engine, number| {
+            let (_, told) = race(from_ref(engine), TASKS, |engine, number| {
                 let held = &held[number];
                 let submission = if number == round % TASKS {
                     let (record, input) = (prize, object(json!({})));

@@ -7,14 +7,14 @@ use onceward_testkit::{user, worker};
 use serde_json::json;
 
 use crate::stage::{
-    Folder, JOB, LONG, decency, job, leased, object, on_each, open, sqlite, start, state, unpolled, wait,
+    Folder, JOB, LONG, decency, job, leased, object, on_each, open, ops, sqlite, start, state, unpolled, wait,
 };
 
 fn after(seconds: i64) -> Time {
     start().checked_add(Duration::from_secs(seconds)).expect("a time")
 }
 
-/// No reader sees a state whose time is over, though nobody has told the engine that time went by.
+/// REL-4: no reader sees a state whose time is over, though nobody has told the engine that time went by.
 #[test]
 fn due_on_read() {
     on_each(Config { checks: decency(), ..unpolled() }, async |engine, clock| {
@@ -46,7 +46,7 @@ fn due_by_itself() {
     on_each(Config { checks: decency(), ..unpolled() }, async |engine, clock| {
         let ann = user("ann");
         let note = engine.create(&ann, "race.note", object(json!({ "text": "hello" }))).await.unwrap().subject;
-        let mut stream = engine.stream(1);
+        let mut stream = engine.stream(&ops(), 1);
         clock.set(after(60));
         engine.wake();
         let entry = tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().unwrap();
@@ -63,7 +63,7 @@ fn a_short_lease_is_lost() {
         let lease = Some(Duration::from_millis(5));
         let wanted = Wanted { lease, ..Wanted::one(JOB, "w") };
         assert_eq!(engine.lease(&worker("bob"), &wanted).await.unwrap().len(), 1);
-        let mut stream = engine.stream(2);
+        let mut stream = engine.stream(&ops(), 2);
         let entry = tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().unwrap();
         assert!(entry.text.contains("Due"), "{}", entry.text);
         engine.close().await;
@@ -85,7 +85,7 @@ fn due_while_away() {
     clock.set(after(3_600));
     wait(async {
         let engine = Engine::open(sqlite(&folder, &clock), unpolled());
-        let mut stream = engine.stream(5);
+        let mut stream = engine.stream(&ops(), 5);
         let mut seen = Vec::new();
         for _ in 0..2 {
             let entry = tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().unwrap();
@@ -142,7 +142,7 @@ fn a_later_job_wakes_a_worker() {
 fn the_stream_has_no_gap() {
     on_each(unpolled(), async |engine, _| {
         let follow = |after: u64| {
-            let mut stream = engine.stream(after);
+            let mut stream = engine.stream(&ops(), after);
             tokio::spawn(async move {
                 let mut seen = Vec::new();
                 while seen.last() != Some(&200) {
@@ -166,5 +166,65 @@ fn the_stream_has_no_gap() {
         assert_eq!(early, (1..=200).collect::<Vec<u64>>());
         let middle = tokio::time::timeout(LONG / 2, middle).await.expect("before the poll").unwrap();
         assert_eq!(middle, (101..=200).collect::<Vec<u64>>());
+    });
+}
+
+/// The times of each record's own entries, which never run backwards.
+async fn times_go_forward(engine: &Engine<AnyStore>) {
+    let mut last = std::collections::HashMap::new();
+    for entry in engine.store().log(0, 1_000).await.unwrap() {
+        let before = last.insert(entry.record, entry.at);
+        assert!(entry.record.is_none() || before.is_none_or(|before| before <= entry.at), "{entry:?}");
+    }
+}
+
+/// A clock that is set back an hour, forward a day, and back again: work goes on, leases end by the clock that is there, and no
+/// record's log runs backwards.
+#[test]
+fn a_clock_that_steps() {
+    on_each(unpolled(), async |engine, clock| {
+        let bob = worker("bob");
+        let (first, _) = (job(engine).await, job(engine).await);
+        let held = leased(engine).await.expect("the first job");
+        clock.set(after(-3_600));
+        assert!(!engine.heartbeat(&bob, first, held.token).await.unwrap().stop);
+        engine.commit(&bob, first, held.token, json!(1), true).await.unwrap();
+        let early = engine.create(&user("ann"), JOB, object(json!({}))).await.unwrap().subject;
+        // Made before all others, by the clock: it goes first.
+        let held = leased(engine).await.expect("a job");
+        assert_eq!(held.record.id, early);
+        clock.set(after(24 * 3_600));
+        assert_eq!(state(engine, early).await, "PENDING", "its lease is long over");
+        let late = engine.commit(&bob, early, held.token, json!(1), true).await;
+        assert_eq!(late.unwrap_err().code(), "lease_lost");
+        let held = leased(engine).await.expect("the second job, which waited for a day");
+        clock.set(after(-3_600));
+        engine.commit(&bob, held.record.id, held.token, json!(1), true).await.unwrap();
+        assert_eq!(state(engine, held.record.id).await, "SUCCEEDED");
+        times_go_forward(engine).await;
+    });
+}
+
+/// A machine that wakes up a day earlier: what it had is there and is worked on.
+#[test]
+fn a_restart_in_the_past() {
+    let folder = Folder::new();
+    let id = wait(async {
+        let engine = open(sqlite(&folder, &Clock::manual(after(24 * 3_600))), unpolled()).await;
+        let id = job(&engine).await;
+        engine.close().await;
+        id
+    });
+    wait(async {
+        let clock = Clock::manual(start());
+        let engine = open(sqlite(&folder, &clock), unpolled()).await;
+        assert!(leased(&engine).await.is_none(), "a job of tomorrow waits until then");
+        let call = onceward_core::decide::Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
+        let held =
+            engine.submit(onceward_engine::Submission::new(&worker("bob"), call)).await.expect("named, it is leased");
+        engine.commit(&worker("bob"), id, held.token.unwrap(), json!(1), true).await.unwrap();
+        assert_eq!(state(&engine, id).await, "SUCCEEDED");
+        times_go_forward(&engine).await;
+        engine.close().await;
     });
 }

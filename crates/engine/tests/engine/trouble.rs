@@ -10,7 +10,7 @@ use onceward_testkit::worker;
 use tokio::sync::Semaphore;
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{JOB, LONG, new_job, open, start, unpolled, wait};
+use crate::stage::{JOB, LONG, new_job, open, ops, start, unpolled, wait};
 
 fn memory() -> MemoryStore {
     MemoryStore::new(Clock::manual(start()))
@@ -155,7 +155,7 @@ fn due_in_trouble_waits() {
         // Once for the lease that it was told of, once for the clock.
         assert!(tries.load(Ordering::SeqCst) <= 2);
         full.store(false, Ordering::SeqCst);
-        let mut stream = engine.stream(102);
+        let mut stream = engine.stream(&ops(), 102);
         engine.wake();
         assert!(tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().is_some());
         engine.close().await;

@@ -2,18 +2,21 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod race;
+pub(crate) mod receiver;
 pub(crate) mod troubled;
 
 use std::time::Duration;
 
 use onceward_core::decide::{Call, Create};
 use onceward_core::diagnostic::{File, Files};
-use onceward_core::record::Record;
+use onceward_core::record::{Actor, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Checks, Config, Engine, EngineError, Submission, Wanted};
-use onceward_store::{AnyStore, Clock, ListQuery, MemoryStore, Replay, SqliteStore, Store};
+use onceward_store::{AnyStore, Clock, ListQuery, MemoryStore, PostgresStore, Replay, SqliteStore, Store};
 pub(crate) use onceward_testkit::Folder;
+use onceward_testkit::postgres::Server;
 use onceward_testkit::{user, worker};
 use serde_json::{Map, Value as Json};
 
@@ -25,6 +28,10 @@ pub(crate) const LONG: Duration = Duration::from_mins(1);
 pub(crate) fn files() -> Files {
     let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
     let mut files = onceward_testkit::systems::sources("execution");
+    files.push(file("board.toml", include_str!("board.toml")));
+    files.push(file("pinned.toml", include_str!("pinned.toml")));
+    files.push(file("errand.toml", include_str!("errand.toml")));
+    files.push(file("letter.toml", include_str!("letter.toml")));
     files.push(file("prize.toml", include_str!("prize.toml")));
     files.push(file("entry.toml", include_str!("entry.toml")));
     files.push(file("lane.toml", include_str!("lane.toml")));
@@ -42,7 +49,7 @@ pub(crate) fn unpolled() -> Config {
 }
 
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
     runtime.expect("a runtime").block_on(future)
 }
 
@@ -71,6 +78,13 @@ pub(crate) fn on_each(config: Config, test: impl AsyncFn(&Engine<AnyStore>, &Clo
     println!("on SQLite");
     let (clock, folder) = (Clock::manual(start()), Folder::new());
     wait(run(sqlite(&folder, &clock), clock));
+    println!("on PostgreSQL");
+    let clock = Clock::manual(start());
+    wait(async { run(postgres(&Server::shared().database(), &clock).await, clock).await });
+}
+
+pub(crate) async fn postgres(url: &str, clock: &Clock) -> AnyStore {
+    AnyStore::Postgres(PostgresStore::open_with_clock(url, clock.clone()).await.expect("the database opens"))
 }
 
 /// The log has no gap, its chain holds, and the records built from it are those that are kept.
@@ -89,6 +103,11 @@ pub(crate) async fn told_by_its_log(store: &AnyStore) {
         let tokens = |record: &Record| record.execution.as_ref().map(|execution| (execution.token, execution.status));
         assert_eq!(tokens(kept), tokens(built));
     }
+}
+
+/// Sees everything.
+pub(crate) fn ops() -> Actor {
+    onceward_testkit::operator("ops")
 }
 
 pub(crate) fn object(json: Json) -> Map<String, Json> {
@@ -113,13 +132,13 @@ pub(crate) async fn leased<S: Store + 'static>(engine: &Engine<S>) -> Option<onc
 }
 
 pub(crate) async fn state<S: Store + 'static>(engine: &Engine<S>, id: RecordId) -> String {
-    engine.get(id).await.expect("reading").expect("it is there").state_name().to_string()
+    engine.get(&ops(), id).await.expect("reading").expect("it is there").state_name().to_string()
 }
 
 pub(crate) fn code(reply: &Result<Answer, EngineError>) -> String {
     match reply {
         Ok(_) => "ok".to_owned(),
-        Err(error) => error.refusal().map_or_else(|| error.to_string(), |refusal| refusal.code.to_string()),
+        Err(error) => error.code().to_owned(),
     }
 }
 

@@ -114,7 +114,7 @@ impl Diff {
     }
 
     /// The record after the change; `None` where the diff does not fit what it is applied to.
-    pub(super) fn apply(&self, before: Record, version: u64, at: Time) -> Option<Record> {
+    pub(crate) fn apply(&self, before: Record, version: u64, at: Time) -> Option<Record> {
         let mut record = before;
         record.version = version;
         record.updated_at = at;
@@ -146,7 +146,7 @@ impl Diff {
 
 impl Created {
     /// A record as it is before its first entry.
-    pub(super) fn unborn(&self, id: RecordId, lifecycle: &Arc<Lifecycle>, at: Time) -> Record {
+    pub(crate) fn unborn(&self, id: RecordId, lifecycle: &Arc<Lifecycle>, at: Time) -> Record {
         Record {
             id,
             lifecycle: Arc::clone(lifecycle),

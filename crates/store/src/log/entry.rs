@@ -249,6 +249,30 @@ fn refused<'a>(write: &'a Write, refusal: &Refusal, catalog: u32) -> Body<'a> {
     }
 }
 
+/// The entries that an outcome would be told by after `seq`; `head` knows the hash of each record's last entry.
+pub fn as_logged(
+    write: &Write,
+    now: Time,
+    catalog: u32,
+    seq: u64,
+    mut head: impl FnMut(RecordId) -> Hash,
+) -> Result<Vec<Entry>, StoreError> {
+    let mut new = Vec::new();
+    let mut heads = |id: RecordId, _: Option<Hash>| head(id);
+    entries_of(write, now, catalog, &mut heads, &mut new)?;
+    Ok((seq + 1..).zip(new).map(|(seq, entry)| entry.at(seq)).collect())
+}
+
+/// Whether two entries tell the same, whatever the operation's result was: the log has its hash only.
+pub fn same_outcome(told: &Entry, again: &Entry) -> Result<bool, StoreError> {
+    if (told.record, told.version, told.at) != (again.record, again.version, again.at) {
+        return Ok(false);
+    }
+    let (mut told, mut again) = (told.body()?, again.body()?);
+    (told.operation, again.operation) = (None, None);
+    Ok(told == again)
+}
+
 /// The operation as the log keeps it: a worker's result may be large, or nobody's business.
 fn logged(operation: &Operation) -> Cow<'_, Operation> {
     let Call::Commit { result, .. } = &operation.call else { return Cow::Borrowed(operation) };
@@ -264,6 +288,6 @@ fn logged(operation: &Operation) -> Cow<'_, Operation> {
 }
 
 /// Of the result as JSON text.
-pub(crate) fn result_hash(result: &Json) -> Hash {
+pub fn result_hash(result: &Json) -> Hash {
     Sha256::digest(result.to_string().as_bytes()).into()
 }

@@ -6,6 +6,7 @@ mod entry;
 mod replay;
 
 pub use diff::Diff;
-pub use entry::{Body, EffectMark, Entry, Hash, NO_HASH, RefusalMark};
+pub use entry::result_hash;
+pub use entry::{Body, EffectMark, Entry, Hash, NO_HASH, RefusalMark, as_logged, same_outcome};
 pub(crate) use entry::{NewEntry, entries_of};
 pub use replay::{Replay, ReplayError};

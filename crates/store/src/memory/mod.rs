@@ -4,6 +4,7 @@
 mod kept;
 mod read;
 mod save;
+mod scan;
 
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

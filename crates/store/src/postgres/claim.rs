@@ -37,7 +37,8 @@ const CLAIM_COUNTS: &str = "INSERT INTO onceward.counts (lifecycle, name, parts,
      SELECT k.*, 0 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) k ON CONFLICT DO NOTHING";
 
 const CLAIM_ACCOUNTS: &str = "INSERT INTO onceward.accounts (asset, name, outside, balance) \
-     SELECT k.*, false, 0 FROM unnest($1::text[], $2::text[]) k ON CONFLICT DO NOTHING";
+     SELECT k.*, false, 0 FROM unnest($1::text[], $2::text[]) k ON CONFLICT DO NOTHING \
+     RETURNING asset, name";
 
 const LOCK_UNIQUES: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
      JOIN onceward.uniques u ON u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p \
@@ -86,6 +87,8 @@ pub(super) struct Stood {
     pub(super) batch: i64,
     /// The numbers of new records, and of those that links point to.
     pub(super) rows: HashMap<RecordId, i64>,
+    /// Accounts that were claimed and that nothing moves: to be let go of.
+    pub(super) unmoved: Vec<(String, String)>,
 }
 
 impl<'a> Ground<'a> {
@@ -194,7 +197,8 @@ impl<'a> Ground<'a> {
     pub(super) fn ask<'p>(&'p self, known: &Known, now: i64) -> Result<Asked<'p>, StoreError> {
         let mut pipeline = Pipeline::default();
         pipeline.plain(BEGIN);
-        let mut asked = Asked { pipeline, claims: None, requests: None, records: None, numbers: 0, probe: None };
+        let mut asked =
+            Asked { pipeline, claims: None, requests: None, accounts: None, records: None, numbers: 0, probe: None };
         self.claim(&mut asked, now);
         self.lock(&mut asked);
         asked.numbers = asked.pipeline.add(NUMBERS, vec![arg(size(self.created))]);
@@ -232,7 +236,7 @@ impl<'a> Ground<'a> {
         }
         if !self.accounts.is_empty() {
             let (assets, names) = self.account_columns();
-            pipeline.add(CLAIM_ACCOUNTS, vec![arg(assets), arg(names)]);
+            asked.accounts = Some(pipeline.add(CLAIM_ACCOUNTS, vec![arg(assets), arg(names)]));
         }
     }
 
@@ -275,7 +279,7 @@ impl<'a> Ground<'a> {
 
     /// What became of it.
     pub(super) fn stood(&self, asked: Asked<'_>, answers: &[Vec<Row>], known: &Known) -> Result<Stood, StoreError> {
-        let Asked { claims, requests, records, numbers, probe, .. } = asked;
+        let Asked { claims, requests, accounts, records, numbers, probe, .. } = asked;
         let mut conflict = Conflict { keys: Vec::new(), requests: self.net.repeated.clone() };
         if let Some((mut fresh, asking)) = probe {
             asking.put(&mut fresh, answers, known, Wish::Standing)?;
@@ -301,6 +305,13 @@ impl<'a> Ground<'a> {
             let lost = self.net.requests.iter().filter(|request| !ours.contains(&request.name));
             conflict.requests.extend(lost.map(|request| request.name.clone()));
         }
+        let mut unmoved = Vec::new();
+        for row in accounts.iter().flat_map(|at| &answers[*at]) {
+            let account = Account::Named { asset: rows::text(row, 0)?, name: rows::text(row, 1)? };
+            if !self.net.accounts.contains_key(&account) {
+                unmoved.push((row.try_get(0)?, row.try_get(1)?));
+            }
+        }
         let mut found = HashMap::new();
         if let Some(at) = records {
             for row in &answers[at] {
@@ -310,7 +321,7 @@ impl<'a> Ground<'a> {
         let row = answers[numbers].first().ok_or_else(|| StoreError::corrupt("a batch without a number"))?;
         let new = self.net.records.iter().filter(|record| record.before.is_none()).map(|record| record.after.id);
         found.extend(new.zip(row.try_get::<_, Vec<i64>>(1)?));
-        Ok(Stood { conflict, batch: row.try_get(0)?, rows: found })
+        Ok(Stood { conflict, batch: row.try_get(0)?, rows: found, unmoved })
     }
 }
 
@@ -319,6 +330,7 @@ pub(super) struct Asked<'a> {
     pub(super) pipeline: Pipeline<'a>,
     claims: Option<usize>,
     requests: Option<usize>,
+    accounts: Option<usize>,
     records: Option<usize>,
     numbers: usize,
     probe: Option<(Base, Asking)>,

@@ -13,16 +13,23 @@ const CONNECTIONS: usize = 8;
 /// How long to wait for a connection, new or given back, before saying that the database cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How our own connections are served. Nothing that is written depends on it.
+///
 /// Every statement finds its rows by a key. Tables that are empty when a statement is planned would be read from end to end
-/// for as long as the plan is kept, so that is never worth planning. Only speed depends on these.
-const PLANNING: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
+/// for as long as the plan is kept, so that is never worth planning. And a process that stops in the middle of a save, but
+/// does not die, lets go of its locks after a while; so does one that waits for them.
+const OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off \
+     -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s";
 
-/// A pool for this URL. Nothing is connected yet.
-pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
+/// After so long without a word from the machine at the other end, the connection is taken for lost.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What a URL says, and what it leaves to us.
+pub(super) fn config(url: &str) -> Result<Config, StoreError> {
     let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("this is no URL of a database: {error}"));
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| bad(&error))?;
     if config.get_options().is_none() {
-        config.options(PLANNING);
+        config.options(OPTIONS);
     }
     if config.get_application_name().is_none() {
         config.application_name("onceward");
@@ -30,7 +37,15 @@ pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(PATIENCE);
     }
-    let manager = Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
+    }
+    Ok(config)
+}
+
+/// A pool of connections. None is made yet.
+pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
+    let manager = Manager::from_config(config(url)?, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
     let built = Pool::builder(manager).max_size(CONNECTIONS).runtime(Runtime::Tokio1).timeouts(timeouts).build();
     built.map_err(|error| StoreError::Unavailable(error.to_string()))

@@ -5,6 +5,7 @@ use std::error::Error as _;
 use deadpool_postgres::PoolError;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{WasNull, WrongType};
 
 use crate::error::StoreError;
 
@@ -13,7 +14,7 @@ impl From<Error> for StoreError {
         let text = words(&error);
         let Some(code) = error.code() else {
             // Nothing from the server: either it cannot be reached, or a row holds another kind of value than we write.
-            let misread = error.source().is_some_and(|cause| cause.is::<tokio_postgres::types::WrongType>());
+            let misread = error.source().is_some_and(|cause| cause.is::<WrongType>() || cause.is::<WasNull>());
             return if misread { Self::Corrupt(text) } else { Self::Unavailable(text) };
         };
         match code.code() {

@@ -107,17 +107,14 @@ pub(super) fn look(
 /// Rows that change sides, in columns.
 #[derive(Default)]
 struct Turns {
-    lanes: (Vec<i64>, Vec<String>, Vec<i64>, Vec<i64>, Vec<bool>),
+    /// With the key, and whether it comes to the front.
+    lanes: Vec<(Spot, String, bool)>,
     ready: Ready,
 }
 
 impl Turns {
     fn turn(&mut self, writing: &mut Writing<'_>, lane: &Lane, spot: &Spot, to_front: bool) {
-        self.lanes.0.push(lane.lifecycle);
-        self.lanes.1.push(lane.key.clone());
-        self.lanes.2.push(spot.rank);
-        self.lanes.3.push(spot.row);
-        self.lanes.4.push(to_front);
+        self.lanes.push((*spot, lane.key.clone(), to_front));
         if to_front {
             self.ready.come(writing, spot, Some(lane.key.clone()));
         } else {
@@ -165,9 +162,16 @@ impl Looking {
                 standing.settle(&mut turns, writing, lane);
             }
         }
-        if !turns.lanes.0.is_empty() {
-            let (lifecycles, keys, ranks, rows, fronts) = turns.lanes;
-            pipeline.add(TURN, vec![arg(lifecycles), arg(keys), arg(ranks), arg(rows), arg(fronts)]);
+        if !turns.lanes.is_empty() {
+            let spots = || turns.lanes.iter().map(|(spot, ..)| spot);
+            let parameters = vec![
+                arg(spots().map(|spot| spot.lifecycle).collect::<Vec<_>>()),
+                arg(turns.lanes.iter().map(|(_, key, _)| key.clone()).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.rank).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.row).collect::<Vec<_>>()),
+                arg(turns.lanes.iter().map(|(.., front)| *front).collect::<Vec<_>>()),
+            ];
+            pipeline.add(TURN, parameters);
         }
         turns.ready.write(pipeline);
         Ok(())

@@ -59,14 +59,16 @@ pub(super) struct Lines {
     queue: Places,
     unqueue: Places,
     pub(super) ready: Ready,
-    join: (Vec<i64>, Vec<String>, Vec<bool>, Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>),
+    /// With the key, and whether it stands in front.
+    join: Vec<(Spot, String, bool)>,
     leave: (Vec<i64>, Vec<String>, Vec<i64>, Vec<i64>),
 }
 
 /// Rows of `ready` that come and go.
 #[derive(Default)]
 pub(super) struct Ready {
-    come: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>, Vec<Option<String>>),
+    /// With the key.
+    come: Vec<(Spot, Option<String>)>,
     go: (Vec<i64>, Vec<i64>, Vec<i64>),
 }
 
@@ -82,12 +84,7 @@ pub(super) struct Spot {
 
 impl Ready {
     pub(super) fn come(&mut self, writing: &mut Writing<'_>, spot: &Spot, key: Option<String>) {
-        self.come.0.push(spot.lifecycle);
-        self.come.1.push(spot.rank);
-        self.come.2.push(spot.row);
-        self.come.3.push(spot.from.micros());
-        self.come.4.push(spot.definition);
-        self.come.5.push(key);
+        self.come.push((*spot, key));
         let lowest = writing.ranks.entry(spot.lifecycle).or_insert(spot.rank);
         *lowest = spot.rank.min(*lowest);
     }
@@ -102,9 +99,16 @@ impl Ready {
         if !self.go.0.is_empty() {
             pipeline.add(UNREADY, vec![arg(self.go.0), arg(self.go.1), arg(self.go.2)]);
         }
-        if !self.come.0.is_empty() {
-            let (lifecycles, ranks, rows, times, definitions, keys) = self.come;
-            let parameters = vec![arg(lifecycles), arg(ranks), arg(rows), arg(times), arg(definitions), arg(keys)];
+        if !self.come.is_empty() {
+            let spots = || self.come.iter().map(|(spot, _)| spot);
+            let parameters = vec![
+                arg(spots().map(|spot| spot.lifecycle).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.rank).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.row).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.from.micros()).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.definition).collect::<Vec<_>>()),
+                arg(self.come.iter().map(|(_, key)| key.clone()).collect::<Vec<_>>()),
+            ];
             pipeline.add(READY, parameters);
         }
     }
@@ -162,34 +166,28 @@ impl Lines {
     ) -> Result<(), StoreError> {
         let (after, known) = (&record.after, writing.known);
         let (lifecycle, row) = (known.names.known(&after.lifecycle.name)?, writing.row(after.id)?);
-        if let Some(waiting) = old {
-            let rank = rank(waiting.priority, waiting.from);
+        if let Some(was) = old {
+            let rank = rank(was.priority, was.from);
             self.ready.go(lifecycle, rank, row);
-            if let Some(key) = waiting.key {
+            if let Some(key) = was.key {
                 self.leave.0.push(lifecycle);
                 self.leave.1.push(key_text(&key.parts)?.0);
                 self.leave.2.push(rank);
                 self.leave.3.push(row);
             }
         }
-        let Some(waiting) = new else { return Ok(()) };
+        let Some(is) = new else { return Ok(()) };
         let definition = known.catalog.number_of(&after.lifecycle)?;
-        let (rank, from) = (rank(waiting.priority, waiting.from), waiting.from);
+        let (rank, from) = (rank(is.priority, is.from), is.from);
         let spot = Spot { lifecycle, rank, row, from, definition: i64::from(definition) };
-        let Some(key) = waiting.key else {
+        let Some(key) = is.key else {
             self.ready.come(writing, &spot, None);
             return Ok(());
         };
         let text = key_text(&key.parts)?.0;
         let ordered = known.work_key(definition).is_some_and(|key| key.ordered);
         let front = !ordered && from > writing.latest();
-        self.join.0.push(lifecycle);
-        self.join.1.push(text.clone());
-        self.join.2.push(front);
-        self.join.3.push(rank);
-        self.join.4.push(row);
-        self.join.5.push(from.micros());
-        self.join.6.push(spot.definition);
+        self.join.push((spot, text.clone(), front));
         if front {
             self.ready.come(writing, &spot, Some(text));
         }
@@ -221,10 +219,17 @@ impl Lines {
             let (lifecycles, keys, ranks, rows) = self.leave;
             pipeline.add(LEAVE, vec![arg(lifecycles), arg(keys), arg(ranks), arg(rows)]);
         }
-        if !self.join.0.is_empty() {
-            let (lifecycles, keys, fronts, ranks, rows, times, definitions) = self.join;
-            let parameters =
-                vec![arg(lifecycles), arg(keys), arg(fronts), arg(ranks), arg(rows), arg(times), arg(definitions)];
+        if !self.join.is_empty() {
+            let spots = || self.join.iter().map(|(spot, ..)| spot);
+            let parameters = vec![
+                arg(spots().map(|spot| spot.lifecycle).collect::<Vec<_>>()),
+                arg(self.join.iter().map(|(_, key, _)| key.clone()).collect::<Vec<_>>()),
+                arg(self.join.iter().map(|(.., front)| *front).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.rank).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.row).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.from.micros()).collect::<Vec<_>>()),
+                arg(spots().map(|spot| spot.definition).collect::<Vec<_>>()),
+            ];
             pipeline.add(JOIN, parameters);
         }
     }

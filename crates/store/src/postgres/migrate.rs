@@ -1,6 +1,6 @@
 //! The schema, brought up to date by numbered migrations. Many processes may start at once: one does it, the others wait.
 
-use deadpool_postgres::{Object, Pool};
+use deadpool_postgres::{ClientWrapper, Object, Pool};
 
 use super::connect::InTransaction;
 use crate::error::StoreError;
@@ -33,6 +33,22 @@ pub(super) async fn migrate(pool: &Pool) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Refuse a database without our schema, or with another one: who only reads brings nothing up to date.
+pub(super) async fn check(client: &ClientWrapper) -> Result<(), StoreError> {
+    let row = client.query_one("SELECT to_regclass('onceward.migrations') IS NOT NULL", &[]).await?;
+    if !row.try_get::<_, bool>(0)? {
+        return Err(StoreError::corrupt("this is not one of Onceward's databases"));
+    }
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    let row = client.query_one("SELECT max(number) FROM onceward.migrations", &[]).await?;
+    let found = u32::try_from(row.try_get::<_, i32>(0)?).unwrap_or(u32::MAX);
+    match found {
+        found if found < known => Err(StoreError::TooOld { found, known }),
+        found if found > known => Err(StoreError::TooNew { found, known }),
+        _ => Ok(()),
+    }
+}
+
 /// The schema and the table of migrations, whose row 0 is there to be locked.
 async fn ground(client: &Object) -> Result<(), StoreError> {
     let sql = "CREATE SCHEMA IF NOT EXISTS onceward; \
@@ -54,7 +70,7 @@ async fn ground(client: &Object) -> Result<(), StoreError> {
             Ok(()) => return Ok(()),
             // Another process makes it right now.
             Err(error @ (StoreError::Busy | StoreError::Rejected(_) | StoreError::Unavailable(_))) => {
-                last = Some(error)
+                last = Some(error);
             }
             Err(error) => return Err(error),
         }

@@ -5,19 +5,24 @@
 //! order of commit. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never
 //! rules. Nothing lives in a session: no advisory lock, no temporary table, no setting that anything but speed depends on.
 
+mod attempts;
 mod claim;
 mod connect;
 mod definitions;
 mod errors;
+mod inbox;
 mod lanes;
 mod lines;
 mod load;
 mod marks;
 mod migrate;
+mod news;
 mod pipeline;
 mod read;
 mod rows;
 mod save;
+mod scan;
+mod view;
 mod work;
 mod write;
 
@@ -29,6 +34,7 @@ use onceward_core::diagnostic::Files;
 use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
+use tokio::sync::watch;
 use tokio_postgres::Row;
 
 use crate::base::Base;
@@ -36,13 +42,16 @@ use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::clock::{Clock, Sampled};
 use crate::error::StoreError;
+use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
 use load::{Asking, Wish};
 use marks::Marks;
+use news::News;
 use pipeline::Pipeline;
+pub use view::PostgresView;
 
 /// Rounds of learning what another process has brought meanwhile.
 const ROUNDS: usize = 5;
@@ -60,6 +69,7 @@ struct Inner {
     pool: Pool,
     known: RwLock<Arc<Known>>,
     marks: Marks,
+    news: News,
     /// A manual one in tests; else the database's, remembered for a moment.
     clock: Option<Clock>,
     sampled: Sampled,
@@ -80,9 +90,11 @@ impl PostgresStore {
     async fn connect(url: &str, clock: Option<Clock>) -> Result<Self, StoreError> {
         let pool = connect::pool(url)?;
         migrate::migrate(&pool).await?;
+        let name: String = pool.get().await?.query_one("SELECT gen_random_uuid()::text", &[]).await?.try_get(0)?;
+        let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
         let known = RwLock::new(Arc::new(nothing));
-        let inner = Inner { pool, known, marks: Marks::default(), clock, sampled: Sampled::default() };
+        let inner = Inner { pool, known, marks: Marks::default(), news, clock, sampled: Sampled::default() };
         inner.refresh().await?;
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -223,6 +235,18 @@ impl Store for PostgresStore {
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
         let known = definitions::put(&self.inner, files).await?;
         Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    fn news(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.inner.news.heard())
+    }
+
+    async fn letters(&self, limit: usize) -> Result<Vec<Letter>, StoreError> {
+        inbox::take(&self.inner, limit).await
+    }
+
+    async fn answer_letters(&self, answers: &[LetterAnswer]) -> Result<(), StoreError> {
+        inbox::answer(&self.inner, answers).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

@@ -74,6 +74,7 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
         Ok(save) => {
             transaction.ended();
             inner.marks.lower(&writing.ranks, writing.earliest);
+            inner.news.tell();
             Ok(save)
         }
         Err(error) => {

@@ -13,7 +13,7 @@ use super::lines::Lines;
 use super::pipeline::{Pipeline, arg};
 use super::rows::{key_text, signed, size};
 use crate::base::Base;
-use crate::columns::{NO_WINDOW, write_fields, write_parts, write_status, write_timers};
+use crate::columns::{NO_WINDOW, write_fields, write_timers};
 use crate::error::StoreError;
 use crate::names::Known;
 use crate::net::{Net, NetRecord};
@@ -41,17 +41,6 @@ const CHANGE: &str = "WITH changed AS (UPDATE onceward.records r SET state = n.s
      entered_at, hold, timers, committed, stuck, head, entry) WHERE r.row = n.row AND r.version = n.was RETURNING 1) \
      SELECT 1 / (count(*) = $17::bigint)::int FROM changed";
 
-const EXECUTIONS: &str = "INSERT INTO onceward.executions (record, token, id, worker, holder, status, leased_at, expires_at, \
-     started_at, finished_at, abort_code, abort_retryable, finish_moves, key) \
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::smallint[], $7::bigint[], \
-     $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bool[], $13::bool[], $14::text[]) \
-     ON CONFLICT (record, token) DO UPDATE SET status = excluded.status, expires_at = excluded.expires_at, \
-     started_at = excluded.started_at, finished_at = excluded.finished_at, abort_code = excluded.abort_code, \
-     abort_retryable = excluded.abort_retryable, finish_moves = excluded.finish_moves, key = excluded.key";
-
-const EFFECTS: &str = "INSERT INTO onceward.effects (record, execution, token, result) \
-     SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[])";
-
 const RELEASE: &str = "DELETE FROM onceward.uniques u USING unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
      WHERE u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p";
 
@@ -67,6 +56,9 @@ const COUNT: &str = "WITH changed AS (UPDATE onceward.counts c SET count = c.cou
 const ADD: &str = "WITH changed AS (UPDATE onceward.accounts a SET balance = a.balance + k.d \
      FROM unnest($1::text[], $2::text[], $3::bigint[]) k(a, n, d) WHERE a.asset = k.a AND a.name = k.n RETURNING 1) \
      SELECT 1 / (count(*) = $4::bigint)::int FROM changed";
+
+const UNCLAIM: &str = "DELETE FROM onceward.accounts a USING unnest($1::text[], $2::text[]) k(a, n) \
+     WHERE a.asset = k.a AND a.name = k.n AND a.balance = 0 AND NOT a.outside";
 
 const CONTENTS: &str = "INSERT INTO onceward.contents (sha256, bytes) SELECT * FROM unnest($1::bytea[], $2::bytea[]) \
      ON CONFLICT DO NOTHING";
@@ -91,10 +83,11 @@ const FEWER: &str = "WITH changed AS (UPDATE onceward.tallies t SET count = t.co
 /// One batch on its way into the database.
 pub(super) struct Writing<'a> {
     pub(super) known: &'a Known,
-    base: &'a Base,
-    net: &'a Net<'a>,
+    pub(super) base: &'a Base,
+    pub(super) net: &'a Net<'a>,
     batch: i64,
     rows: &'a HashMap<RecordId, i64>,
+    unmoved: &'a [(String, String)],
     /// The place of each record's newest entry.
     entries: HashMap<RecordId, i64>,
     /// The smallest rank that was made ready, by lifecycle.
@@ -114,7 +107,8 @@ impl<'a> Writing<'a> {
             return Err(StoreError::Rejected(format!("{} log entries in one batch", net.entries.len())));
         }
         let (entries, ranks) = (HashMap::new(), HashMap::new());
-        Ok(Self { known, base, net, batch: stood.batch, rows: &stood.rows, entries, ranks, earliest: Time::MAX })
+        let (batch, rows, unmoved) = (stood.batch, &stood.rows, &stood.unmoved[..]);
+        Ok(Self { known, base, net, batch, rows, unmoved, entries, ranks, earliest: Time::MAX })
     }
 
     /// The row of a record that exists when this batch is done.
@@ -142,6 +136,11 @@ impl<'a> Writing<'a> {
         self.uniques(pipeline, ground)?;
         self.counts(pipeline)?;
         self.accounts(pipeline, false);
+        if !self.unmoved.is_empty() {
+            let (assets, names): (Vec<&str>, Vec<&str>) =
+                self.unmoved.iter().map(|(asset, name)| (&**asset, &**name)).unzip();
+            pipeline.add(UNCLAIM, vec![arg(assets), arg(names)]);
+        }
         let (mut lines, net) = (Lines::default(), self.net);
         for record in &net.records {
             lines.add(self, record)?;
@@ -280,44 +279,6 @@ impl<'a> Writing<'a> {
             arg(size(old.len())),
         ];
         pipeline.add(CHANGE, parameters);
-        Ok(())
-    }
-
-    fn executions(&self, pipeline: &mut Pipeline<'a>) -> Result<(), StoreError> {
-        if self.net.executions.is_empty() {
-            return Ok(());
-        }
-        let all = || self.net.executions.values();
-        let key = |parts: &Option<Vec<_>>| parts.as_deref().map(write_parts).transpose();
-        let parameters = vec![
-            arg(self.net.executions.keys().map(|(id, _)| self.row(*id)).collect::<Result<Vec<_>, _>>()?),
-            arg(all().map(|execution| signed(execution.token.0)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.id.0).collect::<Vec<Uuid>>()),
-            arg(all().map(|execution| &*execution.worker).collect::<Vec<&str>>()),
-            arg(all().map(|execution| &*execution.holder).collect::<Vec<&str>>()),
-            arg(all().map(|execution| i16::from(write_status(execution.status))).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.leased_at.micros()).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.expires_at.micros()).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.started_at.map(Time::micros)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.finished_at.map(Time::micros)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.aborted.as_ref().map(|abort| &*abort.code)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.aborted.as_ref().map(|abort| abort.retryable)).collect::<Vec<_>>()),
-            arg(all().map(|execution| execution.finish_moves).collect::<Vec<_>>()),
-            arg(all().map(|execution| key(&execution.key)).collect::<Result<Vec<_>, _>>()?),
-        ];
-        pipeline.add(EXECUTIONS, parameters);
-        Ok(())
-    }
-
-    fn effects(&self, pipeline: &mut Pipeline<'a>) -> Result<(), StoreError> {
-        let effects = &self.net.effects;
-        if !effects.is_empty() {
-            let rows = effects.iter().map(|effect| self.row(effect.record)).collect::<Result<Vec<_>, _>>()?;
-            let executions: Vec<Uuid> = effects.iter().map(|effect| effect.execution.0).collect();
-            let tokens: Vec<i64> = effects.iter().map(|effect| signed(effect.token.0)).collect();
-            let results: Vec<String> = effects.iter().map(|effect| effect.result.to_string()).collect();
-            pipeline.add(EFFECTS, vec![arg(rows), arg(executions), arg(tokens), arg(results)]);
-        }
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use super::names;
 use crate::catalog::{Catalog, source_of};
 use crate::error::StoreError;
 use crate::names::{Known, Names};
+use crate::scan::{KeptDefinition, KeptDefinitions};
 
 /// All that the database knows.
 pub(super) fn recall(connection: &Connection) -> Result<Known, StoreError> {
@@ -21,6 +22,17 @@ pub(super) fn recall(connection: &Connection) -> Result<Known, StoreError> {
         catalog.recall(&row.get::<_, String>(1)?, &own.collect::<Result<Vec<_>, _>>()?)?;
     }
     Ok(Known { catalog: Arc::new(catalog), names: Arc::new(names::load(connection)?) })
+}
+
+/// The rows as they stand, right or wrong.
+pub(super) fn kept(connection: &Connection) -> Result<KeptDefinitions, StoreError> {
+    let mut sources = connection.prepare("SELECT id, files FROM sources ORDER BY id")?;
+    let sources = sources.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
+    let mut definitions = connection.prepare("SELECT number, name, hash, source FROM definitions ORDER BY number")?;
+    let definitions = definitions.query_map([], |row| {
+        Ok(KeptDefinition { number: row.get(0)?, name: row.get(1)?, hash: row.get(2)?, source: row.get(3)? })
+    })?;
+    Ok(KeptDefinitions { sources, definitions: definitions.collect::<Result<_, _>>()? })
 }
 
 /// Take in files that are sound; `None` where they bring nothing new.

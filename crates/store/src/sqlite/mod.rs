@@ -15,17 +15,20 @@ mod read;
 mod recent;
 mod rows;
 mod save;
+mod scan;
 mod threads;
+mod view;
 mod work;
 mod write;
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::Connection;
@@ -45,6 +48,7 @@ use open::EngineLock;
 use recent::Recent;
 use save::Writer;
 use threads::Threads;
+pub use view::SqliteView;
 
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;
@@ -62,6 +66,8 @@ struct Inner {
     writer: Threads<Writer>,
     shared: Arc<Shared>,
     clock: Clock,
+    /// A name that no other opening of the file has had.
+    opening: Arc<str>,
     _lock: EngineLock,
 }
 
@@ -125,6 +131,8 @@ impl SqliteStore {
             writer: Threads::start("write", vec![writer])?,
             shared,
             clock,
+            // The standard library's hashes begin with chance.
+            opening: format!("{:016x}", RandomState::new().hash_one(std::process::id())).into(),
             _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -230,6 +238,15 @@ impl Store for SqliteStore {
             Ok(catalog)
         };
         self.inner.writer.run(put).await
+    }
+
+    fn opening(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.inner.opening))
+    }
+
+    async fn left_behind(&self, limit: usize) -> Result<Vec<(RecordId, Token)>, StoreError> {
+        let opening = Arc::clone(&self.inner.opening);
+        self.read(move |connection, _| read::left_behind(connection, &opening, limit)).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

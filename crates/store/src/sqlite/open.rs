@@ -1,9 +1,9 @@
 //! Opening a database file: the lock that keeps a second engine out, the settings, and the migrations.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -15,6 +15,13 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 
 /// How long to wait for another process that writes: only `migrate` and backups could be one.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// How long to wait for the lock of a process that is just going. One that is being started holds its parent's files for a
+/// moment, between fork and exec, and with them a lock that its parent has let go of.
+const GOING: Duration = Duration::from_millis(500);
+
+/// Between two tries for the lock.
+const NAP: Duration = Duration::from_millis(5);
 
 /// Statements that a connection keeps prepared: more than there are in this crate.
 const STATEMENTS: usize = 128;
@@ -34,10 +41,24 @@ pub(super) struct EngineLock {
 impl EngineLock {
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         let path = beside(database, ".lock");
-        let unavailable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
+        let unavailable = |error: std::io::Error| {
+            let text = format!("{}: {error}", path.display());
+            match error.kind() {
+                ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => StoreError::ReadOnly(text),
+                ErrorKind::StorageFull => StoreError::Full,
+                _ => StoreError::Unavailable(text),
+            }
+        };
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unavailable)?;
-        match file.try_lock() {
+        let since = Instant::now();
+        let locked = loop {
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) if since.elapsed() < GOING => std::thread::sleep(NAP),
+                locked => break locked,
+            }
+        };
+        match locked {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut by = String::new();
@@ -99,6 +120,18 @@ fn settle(connection: &Connection) -> Result<(), StoreError> {
     // Without it SQLite may plan a statement anew for each value that is bound, which took half of all time.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
+}
+
+/// Refuse a database that is not ours, or of another schema: one that only reads brings nothing up to date.
+pub(super) fn check_schema(connection: &Connection) -> Result<(), StoreError> {
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    match found {
+        0 => Err(StoreError::corrupt("this is not one of Onceward's databases")),
+        found if found < known => Err(StoreError::TooOld { found, known }),
+        found if found > known => Err(StoreError::TooNew { found, known }),
+        _ => Ok(()),
+    }
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), StoreError> {

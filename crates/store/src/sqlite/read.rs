@@ -14,7 +14,7 @@ use crate::batch::{Request, RequestName};
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::Known;
-use crate::query::{ListQuery, Page, StateCount};
+use crate::query::{ListQuery, Page, StateCount, own_worker};
 
 pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
     let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
@@ -162,4 +162,23 @@ pub(super) fn request(connection: &Connection, name: &RequestName) -> Result<Opt
     let mut found = statement.query([&name.owner, &name.key])?;
     let Some(row) = found.next()? else { return Ok(None) };
     Ok(Some(Request { name: name.clone(), digest: row.get(0)?, answer: row.get(1)? }))
+}
+
+/// Every live lease has a timer, for its end: nothing else is looked through.
+pub(super) fn left_behind(
+    connection: &Connection,
+    opening: &str,
+    limit: usize,
+) -> Result<Vec<(RecordId, Token)>, StoreError> {
+    let sql = "SELECT r.id, e.token FROM timers t JOIN records r ON r.row = t.record \
+               JOIN executions e ON e.record = r.row AND e.token = r.attempt \
+               WHERE e.status < 3 AND e.worker GLOB ?1 AND NOT e.worker GLOB ?2 LIMIT ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let all = own_worker("*", "*");
+    let mut found = statement.query(params![all, own_worker(opening, "*"), limit])?;
+    let mut held = Vec::new();
+    while let Some(row) = found.next()? {
+        held.push((rows::id(row, 0)?, Token(row.get(1)?)));
+    }
+    Ok(held)
 }

@@ -27,7 +27,7 @@ pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     /// The last row number given to a record. Only this thread gives them.
     last_row: u64,
-    /// The latest time that lanes were settled at. They are never settled at an earlier one: a job that had waited then would
+    /// FM-7: the latest time that lanes were settled at. They are never settled at an earlier one: a job that had waited then would
     /// be passed over, and nobody would come back for it when the clock is there again.
     latest: Time,
     lately: Lately,
@@ -44,6 +44,11 @@ impl Lately {
         if self.0.len() > LATELY {
             self.0.pop_front();
         }
+    }
+
+    /// Where it is not known what became of a write, all that was loaded before it is compared.
+    fn forget(&mut self) {
+        self.0.clear();
     }
 
     /// Whether a key may have changed since a generation: certainly not where no batch since then wrote it.
@@ -69,7 +74,10 @@ impl Writer {
     pub(super) fn save(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
         let saved = self.write(base, batch, told);
         if saved.is_err() {
+            // Whether it was written is not known: nothing that was loaded or remembered before is taken on trust.
             self.shared.recent().forget();
+            self.lately.forget();
+            self.shared.generation.fetch_add(1, Ordering::Release);
         }
         saved
     }
@@ -77,6 +85,7 @@ impl Writer {
     fn write(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
         let net = Net::with(base, batch, told)?;
         let known = self.shared.known();
+        // FM-2, INV-2: all of the batch or nothing of it.
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let generation = self.shared.generation.load(Ordering::Acquire);
         let conflict = conflict(&transaction, &known, base, &net, (generation, &self.lately))?;

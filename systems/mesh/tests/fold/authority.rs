@@ -94,6 +94,32 @@ fn the_graph_is_asked_again() {
     assert_eq!(log.state("phone"), "Suspended");
 }
 
+/// MSH-18 MSH-19 MSH-20 MSH-21: a node's record and the standing of what it said change together, as whoever reads the delegation
+/// graph tells both: Suspended and held, renewed and counted, Revoked and undone.
+#[test]
+fn a_node_and_its_deeds_change_together() {
+    let chain = graph(true, "k1");
+    let seen = node("root", at(0)).creates("mesh.node", "phone", json!({ "did": "did:phone", "publicKey": "k1" }));
+    let tells = |second, event: &str| node("root", at(second)).fires("phone", event, json!({}));
+    let (delegated, lapsed, renewed, withdrawn) =
+        (tells(1, "delegated"), tells(5, "lapsed"), tells(30, "delegated"), tells(40, "revoked"));
+    let (scheduled, phone, laptop) = (scheduled(), claim("phone", 10), claim("laptop", 20));
+    let mut log = Log::new();
+    let told = [(&seen, registrar()), (&delegated, registrar()), (&scheduled, machine()), (&laptop, machine())];
+    log.hears_asking(&told, &chain);
+    assert_eq!((log.state("phone"), log.field("job", "claimer")), ("Active".into(), json!("laptop")));
+    log.hears_asking(&[(&lapsed, registrar()), (&phone, suspended())], &chain);
+    assert_eq!((log.state("phone"), log.field("job", "claimer")), ("Suspended".into(), json!("laptop")));
+    assert!(matches!(log.applied(&phone), Applied::Held { .. }));
+    log.hears_asking(&[(&renewed, registrar())], &chain);
+    log.fold.rejudge(&chain, [(phone.id, machine())]).expect("it is known");
+    assert_eq!((log.state("phone"), log.field("job", "claimer")), ("Active".into(), json!("phone")));
+    log.hears_asking(&[(&withdrawn, registrar())], &chain);
+    log.fold.rejudge(&chain, [(phone.id, revoked())]).expect("it is known");
+    assert_eq!((log.state("phone"), log.field("job", "claimer")), ("Revoked".into(), json!("laptop")));
+    assert_eq!(log.fold.len(), 8, "all of it stays on the log");
+}
+
 /// MSH-22: the verdict says whether an author speaks for the user, and may say otherwise later.
 #[test]
 fn a_node_that_no_longer_speaks_for_the_user() {

@@ -115,6 +115,29 @@ fn the_user_who_says_the_same_is_not_lost() {
     }
 }
 
+/// MSH-10, MSH-24: a machine disputes a Claim and the user calls it one: at the same moment under either one's name, a second
+/// before and a second after, heard in either order. It is a Claim by the user's word, and the next dispute is refused too.
+#[test]
+fn the_user_beats_a_machines_dispute_whatever_the_clock_or_the_name() {
+    let (photo, bern, rome) = (evidence(), belief("Bern", 1, "photo"), belief("Rome", 2, "photo"));
+    let contrary = json!({ "status": "Disputed", "conflict": id_of("Rome").to_string() });
+    for (device, server) in [("adam", "zoe"), ("zoe", "adam")] {
+        for second in [4, 5, 6] {
+            let said = node(device, at(second)).fires("Bern", "update_status", json!({ "status": "Claim" }));
+            let dispute = node(server, at(5)).fires("Bern", "update_status", contrary.clone());
+            let again = node(server, at(9)).fires("Bern", "update_status", contrary.clone());
+            for order in orders(&[(&said, user()), (&dispute, machine()), (&again, machine())]) {
+                let mut log = Log::of(&[(&photo, machine()), (&bern, machine()), (&rome, machine())]);
+                log.hears(&order);
+                assert_eq!(log.state("Bern"), "Claim", "{device} at {second} against {server} at 5");
+                assert_eq!(log.field("Bern", "byUser"), json!(true));
+                assert_eq!(log.applied(&said), Applied::Changed);
+                assert_eq!(log.refused(&again), "users_word");
+            }
+        }
+    }
+}
+
 /// MSH-25: a node that signs two things with one clock is believed in neither, and what rested on them goes too.
 #[test]
 fn a_node_that_says_two_things_at_once_is_believed_in_neither() {

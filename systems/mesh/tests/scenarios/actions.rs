@@ -16,10 +16,11 @@ fn the_user_has_the_last_word() {
     stage.fire(id, "reject", &you()).ok();
     stage.fire(id, "accept", &machine()).not_allowed();
     assert_eq!(stage.state(id), "Rejected");
-    // A machine's no, then the user's yes.
+    // A machine's no, then the user's yes, which no machine takes back.
     let id = action(&mut stage, &[ground]);
     stage.fire(id, "reject", &machine()).ok();
     stage.fire(id, "accept", &you()).ok();
+    stage.fire(id, "reject", &machine()).refused(409, "users_word");
     assert_eq!(stage.state(id), "Accepted");
     // A machine's yes, then the user's no.
     let id = action(&mut stage, &[ground]);
@@ -35,8 +36,10 @@ fn machines_settle_it_among_themselves() {
     let ground = evidence(&mut stage);
     let id = action(&mut stage, &[ground]);
     stage.fire(id, "accept", &machine()).ok();
+    stage.doze("1s");
     stage.fire(id, "accept", &machine()).unchanged();
     stage.fire(id, "reject", &machine()).ok();
+    stage.doze("1s");
     stage.fire(id, "accept", &machine()).not_allowed();
     stage.fire(id, "reject", &machine()).unchanged();
 }
@@ -52,6 +55,7 @@ fn the_user_says_it_too() {
     assert_eq!(stage.field(id, "byUser"), false);
     stage.fire(id, "accept", &you()).ok();
     assert_eq!((stage.state(id), stage.field(id, "byUser")), ("Accepted".into(), true.into()));
+    stage.doze("1s");
     stage.fire(id, "accept", &you()).unchanged();
     // A machine that agrees changes nothing, least of all whose word it is.
     stage.fire(id, "accept", &machine()).unchanged();

@@ -214,3 +214,36 @@ fn only_claims_are_disputed() {
         }
     }
 }
+
+/// MSH-2, MSH-5: a status update says which status: one of the two that it can give, in whatever state the claim is.
+#[test]
+fn a_status_update_says_which() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let other = rival(&mut stage);
+    for (state, id) in one_of_each(&mut stage, &[ground]) {
+        let known = ["Hint", "Claim", "Disputed"].contains(&state);
+        for status in [None, Some("Hint"), Some("Fact"), Some("Stale")] {
+            let attempt = stage.fire(id, "update_status", &machine()).with("conflict", other.to_string());
+            let attempt = if let Some(status) = status { attempt.with("status", status) } else { attempt };
+            if known {
+                attempt.bad_input();
+            } else {
+                attempt.wrong_state(state, "update_status");
+            }
+        }
+    }
+}
+
+/// MSH-2, MSH-10: who calls it a Claim may name a contradiction, too; it does not matter then.
+#[test]
+fn a_contradiction_beside_claim_does_not_matter() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let (id, other) = (hint(&mut stage, &[ground]), rival(&mut stage));
+    stage.fire(id, "update_confidence", &machine()).with("confidence", 0.5).ok();
+    let both = json!({ "status": "Claim", "conflict": other.to_string() });
+    stage.fire(id, "update_status", &machine()).with_all(both.clone()).ok();
+    assert_eq!(stage.state(id), "Claim");
+    stage.fire(id, "update_status", &machine()).with_all(both).unchanged();
+}

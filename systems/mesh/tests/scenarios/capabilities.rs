@@ -1,5 +1,6 @@
 //! MSH-28: which capability opens what. How they are delegated, narrowed and ended is the log's concern.
 
+use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
 use onceward_testkit::{Stage, operator, user};
 
@@ -86,7 +87,10 @@ fn making_needs_its_own_capability() {
         ("mesh.route", "Mesh.Write", serde_json::json!({ "kind": "k", "node": "n" })),
     ] {
         let others: Vec<&str> = super::ALL.iter().copied().filter(|one| *one != needs).collect();
-        stage.create(lifecycle, &node("eve", &others)).with_all(given.clone()).not_allowed();
+        // The user's authority does not stand in for it.
+        for actor in [node("eve", &others), Actor { user: true, ..node("phone", &others) }] {
+            stage.create(lifecycle, &actor).with_all(given.clone()).not_allowed();
+        }
         stage.create(lifecycle, &operator("olga")).with_all(given.clone()).not_allowed();
         if given.get("support").is_some() {
             stage.create(lifecycle, &node("eve", &[needs])).with_all(given.clone()).bad_input();

@@ -193,3 +193,84 @@ fn a_replaced_claim_carries_nothing_new() {
         attempt.refused(422, "dead_support");
     }
 }
+
+/// MSH-8, MSH-11: what an episode, an action and a snapshot may rest on: evidence that is there, claims that live, and, but
+/// for an episode, episodes that are told as they were.
+#[test]
+fn what_may_rest_on_what() {
+    let mut stage = stage();
+    let (ground, gone) = (evidence(&mut stage), evidence(&mut stage));
+    let (told, untold) = (episode(&mut stage, &[ground]), episode(&mut stage, &[gone]));
+    stage.fire(gone, "tombstone", &machine()).ok();
+    let mut grounds = vec![("Live", ground), ("Tombstoned", gone), ("Current", told), ("Stale", untold)];
+    grounds.extend(one_of_each(&mut stage, &[ground]));
+    for (lifecycle, name) in [("mesh.episode", "title"), ("mesh.action", "title"), ("mesh.snapshot", "artifact")] {
+        for (state, on) in &grounds {
+            let attempt =
+                stage.create(lifecycle, &machine()).with(name, "x").with("support", super::ids(&[ground, *on]));
+            let episodes = [told, untold].contains(on) && lifecycle == "mesh.episode";
+            if episodes {
+                attempt.bad_input();
+            } else if ["Live", "Current", "Hint", "Claim", "Fact", "Disputed"].contains(state) {
+                attempt.ok();
+            } else {
+                attempt.refused(422, "dead_support");
+            }
+        }
+    }
+}
+
+/// MSH-8, MSH-11: what is Done, Rejected or Evicted hears of no loss: not even its version moves. A snapshot that is stale
+/// stays as it is, too.
+#[test]
+fn what_is_over_hears_of_no_loss() {
+    for author in [machine(), you()] {
+        let mut stage = stage();
+        let (ground, other) = (evidence(&mut stage), evidence(&mut stage));
+        let [done, no] = [0; 2].map(|_| action(&mut stage, &[ground]));
+        stage.fire(done, "accept", &you()).ok();
+        stage.fire(done, "complete", &machine()).ok();
+        stage.fire(no, "reject", &machine()).ok();
+        let [faded, evicted] = [0; 2].map(|_| snapshot(&mut stage, &[ground, other]));
+        stage.fire(other, "tombstone", &machine()).ok();
+        stage.fire(evicted, "evict", &machine()).ok();
+        let before = [done, no, faded, evicted].map(|id| stage.record(id).version);
+        assert_eq!(stage.fire(ground, "tombstone", &author).changes().records.len(), 1);
+        assert_eq!([done, no, faded, evicted].map(|id| stage.record(id).version), before);
+    }
+}
+
+/// MSH-9, MSH-10: the user's withdrawal is said once. What the user has confirmed since is not lost by its repetition, be it
+/// that a machine had withdrawn the evidence first or not.
+#[test]
+fn a_withdrawal_said_again_undoes_no_later_word() {
+    for first in [machine(), you()] {
+        let mut stage = stage();
+        let ground = evidence(&mut stage);
+        let id = claim(&mut stage, &[ground]);
+        stage.fire(ground, "tombstone", &first).ok();
+        stage.fire(ground, "tombstone", &you()).outcome();
+        assert_eq!(stage.field(ground, "byUser"), true);
+        stage.fire(id, "confirm", &you()).ok();
+        for author in [you(), machine()] {
+            stage.fire(ground, "tombstone", &author).unchanged();
+        }
+        assert_eq!(stage.state(id), "Fact");
+    }
+}
+
+/// MSH-9, MSH-10: the user's withdrawal counts also where nothing rests on the evidence, or nothing that still listens.
+#[test]
+fn the_users_withdrawal_counts_though_nobody_listens() {
+    let mut stage = stage();
+    let (bare, used) = (evidence(&mut stage), evidence(&mut stage));
+    let done = action(&mut stage, &[used]);
+    stage.fire(done, "accept", &machine()).ok();
+    stage.fire(done, "complete", &machine()).ok();
+    for ground in [bare, used] {
+        stage.fire(ground, "tombstone", &machine()).ok();
+        stage.fire(ground, "tombstone", &you()).ok();
+        assert_eq!(stage.field(ground, "byUser"), true);
+    }
+    assert_eq!(stage.state(done), "Done");
+}

@@ -161,3 +161,24 @@ fn late_is_fine_until_somebody_expires_it() {
     claim_work(&mut stage, lost, &ben()).ok();
     stage.fire(lost, "complete_job", &ann()).not_allowed();
 }
+
+/// MSH-13: a lease is longer than nothing and at most thirty days, when a job is claimed and when it is renewed.
+#[test]
+fn a_lease_is_at_most_thirty_days() {
+    for renewed in [false, true] {
+        for (lease, fits) in [("0s", false), ("1ms", true), ("30d", true), ("2592000001ms", false)] {
+            let mut stage = stage();
+            let id = if renewed { claimed(&mut stage) } else { pending(&mut stage) };
+            let attempt = stage.fire(id, "claim_work", &ann()).with("lease", lease);
+            if fits {
+                attempt.ok();
+                assert_eq!(stage.until(id, "deadline"), lease.parse().expect("a duration"));
+            } else {
+                attempt.refused(422, "bad_lease");
+            }
+        }
+        let mut stage = stage();
+        let id = if renewed { claimed(&mut stage) } else { pending(&mut stage) };
+        stage.fire(id, "claim_work", &ann()).bad_input();
+    }
+}

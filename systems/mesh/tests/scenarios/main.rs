@@ -2,6 +2,8 @@
 
 mod actions;
 mod beliefs;
+mod bounds;
+mod callers;
 mod capabilities;
 mod cascades;
 mod graph;
@@ -9,8 +11,10 @@ mod jobs;
 mod matrix;
 mod matrix_work;
 mod nodes;
+mod records;
 mod replacements;
 mod routes;
+mod scenes;
 mod word;
 
 use onceward_core::record::Actor;

@@ -25,6 +25,7 @@ const CLAIM: &[Allowed<'static>] = &[
     ("Claim: a machine's", DISPUTE, "writer, user", "Disputed"),
     ("Claim: the user's", DISPUTE, "user", "Disputed"),
     ("Claim: a machine's", r#"update_status status="Claim""#, "user", "Claim"),
+    ("Disputed", r#"update_status status="Claim""#, "user", "Claim"),
     ("Hint", "confirm", ASSERTS, "Fact"),
     ("Claim", "confirm", ASSERTS, "Fact"),
     ("Disputed", "confirm", ASSERTS, "Fact"),

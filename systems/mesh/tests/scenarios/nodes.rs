@@ -24,7 +24,8 @@ type Shared = Rc<RefCell<Book>>;
 pub(super) fn dressed(stage: Stage, book: &Shared) -> Stage {
     let book = Rc::clone(book);
     stage.answer("mesh.node", "chain", move |question, _| {
-        assert_eq!(question.arguments["did"], "did:key:z6Mk");
+        let did = question.arguments["did"].as_str().expect("a did");
+        assert!(did.starts_with("did:key:z6Mk"), "{did}");
         let at: Time = question.arguments["at"].as_str().expect("a time").parse().expect("a time");
         let book = book.borrow();
         let valid = book.valid && book.until.is_none_or(|until| at < until);
@@ -46,7 +47,13 @@ pub(super) fn fold() -> Actor {
 }
 
 pub(super) fn seen(stage: &mut Stage) -> RecordId {
-    stage.create("mesh.node", &fold()).with("did", "did:key:z6Mk").with("publicKey", "ed25519:aa").ok()
+    named(stage, "")
+}
+
+/// One of several, with this at the end of its name.
+pub(super) fn named(stage: &mut Stage, end: &str) -> RecordId {
+    let did = format!("did:key:z6Mk{end}");
+    stage.create("mesh.node", &fold()).with("did", did).with("publicKey", "ed25519:aa").ok()
 }
 
 pub(super) fn active(stage: &mut Stage) -> RecordId {
@@ -206,8 +213,49 @@ fn user_bearing_is_reckoned_anew() {
         assert_eq!(stage.field(id, "userBearing"), true, "admitted again after {event}");
     }
     // One delegation fewer, and another chain that still holds.
+    let since = stage.record(id).entered_at;
+    stage.doze("1s");
     book.borrow_mut().user = false;
     stage.fire(id, "delegated", &fold()).ok();
     assert_eq!((stage.state(id), stage.field(id, "userBearing")), ("Active".into(), false.into()));
+    assert_eq!(stage.record(id).entered_at, since, "it was Active all the time");
     stage.fire(id, "delegated", &fold()).unchanged();
+}
+
+/// MSH-17: a key as long as keys may be is compared whole. Who answers for the chain with a longer one, or with none, has not
+/// answered.
+#[test]
+fn a_long_key_is_a_key() {
+    let long = "k".repeat(200);
+    for (key, code) in [
+        (json!(long), None),
+        (json!(format!("{long}k")), Some((503, "bad_answer"))),
+        (json!(null), Some((503, "bad_answer"))),
+        (json!("k".repeat(199)), Some((422, "key_bound_for_life"))),
+    ] {
+        let mut stage = systems::stage("mesh").answer(
+            "mesh.node",
+            "chain",
+            move |_, _| json!({ "valid": true, "key": key, "userBearing": false, "why": "" }),
+        );
+        let id = stage.create("mesh.node", &fold()).with("did", "did:key:z6Mk").with("publicKey", &*long).ok();
+        let attempt = stage.fire(id, "delegated", &fold());
+        match code {
+            None => drop(attempt.changes()),
+            Some((status, code)) => drop(attempt.refused(status, code)),
+        }
+    }
+}
+
+/// MSH-17: an answer for the chain that lacks a part, be it only why, is no answer, and moves nobody.
+#[test]
+fn a_chain_is_answered_whole() {
+    for part in ["valid", "key", "userBearing", "why"] {
+        let mut answer = json!({ "valid": true, "key": "k", "userBearing": false, "why": "" });
+        answer[part] = json!(null);
+        let mut stage = systems::stage("mesh").answer("mesh.node", "chain", move |_, _| answer.clone());
+        let id = stage.create("mesh.node", &fold()).with("did", "did:key:z6Mk").with("publicKey", "k").ok();
+        stage.fire(id, "delegated", &fold()).refused(503, "bad_answer");
+        assert_eq!(stage.state(id), "Pending", "{part}");
+    }
 }

@@ -34,7 +34,7 @@ fn the_user_replaces_facts_and_rejected_claims() {
         supersede(&mut stage, id, better, &machine()).not_allowed();
         supersede(&mut stage, id, better, &voice).not_allowed();
         supersede(&mut stage, id, better, &you()).ok();
-        assert_eq!(stage.state(id), "Superseded");
+        assert_eq!((stage.state(id), stage.field(id, "replacedBy")), ("Superseded".into(), better.to_string().into()));
     }
 }
 
@@ -91,4 +91,18 @@ fn replacing_spreads_no_doubt() {
     let above = super::claim(&mut stage, &[id]);
     assert_eq!(supersede(&mut stage, id, better, &machine()).changes().records.len(), 1);
     assert_eq!(stage.state(above), "Claim");
+}
+
+/// MSH-6: what is replaced is replaced by something: another claim, which is named and is there.
+#[test]
+fn a_replacement_is_named() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let nobody = RecordId("01930000-0000-7000-8000-000000000009".parse().expect("a UUID"));
+    for (state, id) in one_of_each(&mut stage, &[ground]).into_iter().filter(|(state, _)| *state != "Superseded") {
+        stage.fire(id, "supersede", &you()).bad_input();
+        supersede(&mut stage, id, ground, &you()).bad_input();
+        supersede(&mut stage, id, nobody, &you()).bad_input();
+        assert_eq!(stage.state(id), state);
+    }
 }

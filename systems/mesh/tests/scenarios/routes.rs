@@ -57,6 +57,22 @@ fn a_claim_under_way_is_not_renewed_past_a_route() {
     claim_work(&mut stage, second, &ben()).ok();
 }
 
+/// MSH-15, MSH-13: a claim is renewed by the node that has the route, and by anybody's once the kind is free again.
+#[test]
+fn a_claim_is_renewed_along_the_route() {
+    let mut stage = stage();
+    let id = claimed(&mut stage);
+    let route = routed(&mut stage, "ben");
+    claim_work(&mut stage, id, &ann()).refused(403, "routed_elsewhere");
+    stage.doze("1m");
+    stage.fire(route, "free", &machine()).ok();
+    claim_work(&mut stage, id, &ann()).ok();
+    stage.doze("1m");
+    stage.fire(route, "route", &machine()).with("node", "ann").ok();
+    claim_work(&mut stage, id, &ann()).ok();
+    assert_eq!(stage.until(id, "deadline").to_string(), "10m");
+}
+
 /// MSH-10, MSH-15: a machine has made the route already. The user's word on it is `route`, and stands from then on.
 #[test]
 fn the_user_turns_the_route_that_is_there() {
@@ -88,4 +104,19 @@ fn the_users_route_stands() {
     stage.fire(free, "free", &machine()).ok();
     stage.fire(free, "free", &you()).ok();
     stage.fire(free, "route", &machine()).with("node", "ann").refused(409, "users_word");
+}
+
+/// MSH-10, MSH-15: where a machine had the last word the user may have another, and that one stays: on a route that a machine
+/// has freed, and on one that a machine has given.
+#[test]
+fn the_users_word_on_a_machines_route_stays() {
+    let mut stage = stage();
+    let given = routed(&mut stage, "ann");
+    let freed = stage.create("mesh.route", &machine()).with("kind", "scan").with("node", "ann").ok();
+    stage.fire(freed, "free", &machine()).ok();
+    stage.fire(freed, "route", &you()).with("node", "ben").ok();
+    stage.fire(freed, "free", &machine()).refused(409, "users_word");
+    stage.fire(given, "free", &you()).ok();
+    stage.fire(given, "route", &machine()).with("node", "ann").refused(409, "users_word");
+    assert_eq!([freed, given].map(|id| stage.state(id)), ["Routed", "Free"]);
 }

@@ -141,7 +141,7 @@ fn the_users_status_counts_after_the_machines() {
     stage.fire(id, "update_status", &voice).with("status", "Claim").not_allowed();
 }
 
-/// MSH-10: Disputed said again, by the user or a machine, is heard and changes nothing; no status update leads out of it.
+/// MSH-10: Disputed said again, by the user or a machine, is heard and changes nothing; no machine takes it back.
 #[test]
 fn disputed_is_said_twice() {
     let mut stage = stage();
@@ -149,9 +149,34 @@ fn disputed_is_said_twice() {
     let (id, other) = (super::disputed(&mut stage, &[ground]), rival(&mut stage));
     for author in [you(), machine()] {
         dispute(&mut stage, id, other, &author).unchanged();
-        stage.fire(id, "update_status", &author).with("status", "Claim").refused(409, "not_taken");
     }
+    stage.fire(id, "update_status", &machine()).with("status", "Claim").refused(409, "not_taken");
     assert_eq!(stage.state(id), "Disputed");
+}
+
+/// MSH-10: a machine disputes first and the user says Claim afterwards. It is one again, whatever its confidence is by now, and
+/// the user's word from then on: no machine disputes it any more, and the user may.
+#[test]
+fn the_users_status_lifts_a_dispute() {
+    let mut stage = stage();
+    let ground = evidence(&mut stage);
+    let (id, other) = (super::disputed(&mut stage, &[ground]), rival(&mut stage));
+    stage.fire(id, "update_confidence", &machine()).with("confidence", 0.1).ok();
+    // The authority to assert is not the capability to write.
+    let mut voice = you();
+    voice.capabilities = vec!["Claim.Read".into()];
+    stage.fire(id, "update_status", &voice).with("status", "Claim").not_allowed();
+    stage.fire(id, "update_status", &you()).bad_input();
+    stage.fire(id, "update_status", &you()).with("status", "Claim").ok();
+    assert_eq!((stage.state(id), stage.field(id, "byUser")), ("Claim".into(), true.into()));
+    dispute(&mut stage, id, other, &machine()).refused(409, "users_word");
+    assert_eq!(stage.state(id), "Claim");
+    dispute(&mut stage, id, other, &you()).ok();
+    assert_eq!(stage.state(id), "Disputed");
+    // Which claim it was held against may be named, and makes no difference here.
+    let named = stage.fire(id, "update_status", &you()).with("status", "Claim").with("conflict", other.to_string());
+    named.ok();
+    assert_eq!(stage.state(id), "Claim");
 }
 
 /// MSH-10, MSH-11: a machine has replaced a claim. The user's no goes to all that rests on it, Facts too, as from anywhere.

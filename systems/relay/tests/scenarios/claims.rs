@@ -1,6 +1,6 @@
 //! REL-9, REL-10, REL-13, REL-21: claiming, unclaiming, and what it does to a reputation.
 
-use onceward_testkit::user;
+use onceward_testkit::{operator, user, user_with};
 use serde_json::{Value, json};
 
 use super::{agent, alice, claim, funded, judged, pay, post, rate, register, stage, submitted, verdict, won};
@@ -22,10 +22,28 @@ fn many_claim_one_job() {
 fn strangers_and_the_buyer_do_not_claim() {
     let mut stage = stage();
     let job = funded(&mut stage);
-    claim(&mut stage, job, "mallory").not_allowed();
+    for event in ["claim", "unclaim"] {
+        for who in [user("mallory"), operator("olga")] {
+            stage.fire(job, event, &who).not_allowed();
+        }
+    }
     stage.fire(job, "claim", &alice()).refused(403, "own_job");
     register(&mut stage, "mallory").ok();
     claim(&mut stage, job, "mallory").ok();
+}
+
+/// REL-9: a server that is an agent itself may post for somebody who is none; that one owns the job and still claims nothing.
+#[test]
+fn an_owner_without_a_name_claims_nothing() {
+    let mut stage = stage();
+    let server = user_with("alice", &["operator"]);
+    let given = json!({ "title": "t", "description": "d", "price": super::PRICE });
+    let job = stage.create("relay.job", &server).owner("zoe").with_all(given).ok();
+    stage.fire(job, "fund", &user("zoe")).with("tx_hash", super::tx(1, super::PRICE)).ok();
+    for event in ["claim", "unclaim"] {
+        stage.fire(job, event, &user("zoe")).not_allowed();
+    }
+    claim(&mut stage, job, "alice").ok();
 }
 
 /// REL-9: a job that has ended, or is overdue though nobody has noticed yet, cannot be claimed.
@@ -93,6 +111,11 @@ fn an_unclaimed_job_does_not_count() {
     won(&mut stage, "bob");
     stage.fire(job, "unclaim", &user("bob")).ok();
     assert_eq!(rate(&stage, "bob"), 1.0);
+    let [lost, left] = [funded(&mut stage), funded(&mut stage)];
+    claim(&mut stage, lost, "bob").ok();
+    claim(&mut stage, left, "bob").ok();
+    stage.fire(left, "unclaim", &user("bob")).ok();
+    assert_eq!(rate(&stage, "bob"), 0.5);
 }
 
 /// REL-21: with the first submission the claim stays; what others handed in does not matter.

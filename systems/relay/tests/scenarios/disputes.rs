@@ -1,6 +1,6 @@
 //! REL-21: complaints about what was resolved.
 
-use onceward_testkit::{Attempt, Stage, operator, user};
+use onceward_testkit::{Attempt, Stage, operator, user, user_with};
 use serde_json::json;
 
 use super::{agent, alice, depositor, funded, stage, usdc, won};
@@ -37,10 +37,14 @@ fn only_parties_and_only_resolved_jobs() {
     stage.commit(&lease, super::verdict(90)).ok();
     dispute(&mut stage, job, "carol").not_allowed();
     dispute(&mut stage, job, "mallory").not_allowed();
+    let complaint = json!({ "job": job.to_string(), "reason": "I do not like it" });
+    stage.create("relay.dispute", &operator("olga")).with_all(complaint).not_allowed();
+    stage.create("relay.dispute", &alice()).with("reason", "of no job at all").bad_input();
     for bad in [json!(""), json!("x".repeat(2001)), json!(null)] {
         dispute(&mut stage, job, "alice").with("reason", bad).bad_input();
     }
     dispute(&mut stage, job, "alice").with("reason", "x".repeat(2000)).ok();
+    dispute(&mut stage, job, "bob").with("reason", "x").ok();
     let expired = super::expired(&mut stage);
     dispute(&mut stage, expired, "alice").refused(409, "job_not_resolved");
 }
@@ -72,6 +76,18 @@ fn an_operator_decides() {
     }
 }
 
+/// REL-21: a party that is an operator too may complain in somebody's name, who then sees the complaint and decides nothing.
+#[test]
+fn a_complaint_in_anothers_name() {
+    let mut stage = stage();
+    let job = won(&mut stage, "bob");
+    let complaint = json!({ "job": job.to_string(), "reason": "on behalf of my client" });
+    let server = user_with("alice", &["operator"]);
+    let id = stage.create("relay.dispute", &server).owner("lawyer").with_all(complaint).ok();
+    stage.fire(id, "uphold", &user("lawyer")).with("finding", "quite so").not_allowed();
+    stage.fire(id, "uphold", &user("carol")).with("finding", "quite so").not_found();
+}
+
 /// REL-21: what the operator found is said, in one to two thousand characters, whichever way it goes.
 #[test]
 fn a_finding_is_said() {
@@ -82,7 +98,10 @@ fn a_finding_is_said() {
         for bad in [json!(""), json!("x".repeat(2001)), json!(null)] {
             stage.fire(id, event, &operator("olga")).with("finding", bad).bad_input();
         }
-        stage.fire(id, event, &operator("olga")).with("finding", "x".repeat(2000)).ok();
-        assert_eq!((stage.state(id).as_str(), stage.field(id, "finding")), (state, json!("x".repeat(2000))));
+        let other = dispute(&mut stage, job, "bob").ok();
+        for (id, finding) in [(id, "x".repeat(2000)), (other, "x".to_owned())] {
+            stage.fire(id, event, &operator("olga")).with("finding", finding.clone()).ok();
+            assert_eq!((stage.state(id).as_str(), stage.field(id, "finding")), (state, json!(finding)));
+        }
     }
 }

@@ -25,16 +25,33 @@ fn an_unverified_deposit_is_refused() {
     let job = open(&mut stage);
     fund(&mut stage, job, &tx(1, 0)).refused(400, "deposit_not_verified");
     fund(&mut stage, job, &tx(1, PRICE - 1)).refused(400, "deposit_not_verified");
-    fund(&mut stage, job, &"x".repeat(200)).refused(400, "deposit_not_verified");
     let withdrawn = open(&mut stage);
     stage.fire(withdrawn, "cancel", &alice()).ok();
     for job in [job, withdrawn] {
         fund(&mut stage, job, "").bad_input();
+        for strange in ["x", &"x".repeat(200)] {
+            fund(&mut stage, job, strange).refused(400, "deposit_not_verified");
+        }
         fund(&mut stage, job, &"x".repeat(201)).bad_input();
         stage.fire(job, "fund", &alice()).bad_input();
     }
     assert_eq!((stage.state(job).as_str(), usdc(&stage, "chain")), ("open", 0));
     fund(&mut stage, job, &tx(1, PRICE)).ok();
+}
+
+/// REL-1, REL-19: enough money in a transaction that failed, or is not deep enough yet, funds nothing either.
+#[test]
+fn the_chain_has_to_say_yes() {
+    let mut stage = stage().answer("relay.job", "deposit", |question, _| {
+        let amount = &question.arguments["at_least"];
+        json!({ "ok": false, "on_chain": true, "amount": amount, "sender": DEPOSITOR, "tx_hash": tx(7, 7) })
+    });
+    let (job, withdrawn) = (open(&mut stage), open(&mut stage));
+    stage.fire(withdrawn, "cancel", &alice()).ok();
+    for job in [job, withdrawn] {
+        fund(&mut stage, job, &tx(7, 7)).refused(400, "deposit_not_verified");
+    }
+    assert_eq!((stage.state(job).as_str(), usdc(&stage, "chain"), depositor(&stage)), ("open", 0, 0));
 }
 
 /// REL-1: in dev mode the answer is yes without a look at any chain.
@@ -67,6 +84,9 @@ fn an_answer_has_its_shape() {
         ("sender", json!(DEPOSITOR.replace('d', "D")), false),
         ("on_chain", json!(null), false),
         ("ok", json!(null), false),
+        ("amount", json!(null), false),
+        ("sender", json!(null), false),
+        ("tx_hash", json!(null), false),
     ] {
         let mut answer =
             json!({ "ok": true, "on_chain": true, "amount": PRICE, "sender": DEPOSITOR, "tx_hash": hash.clone() });
@@ -166,7 +186,9 @@ fn a_deposit_for_a_cancelled_job_goes_back() {
     let job = post(&mut stage).ok();
     stage.fire(job, "cancel", &alice()).ok();
     stage.fire(job, "refund", &alice()).refused(400, "nothing_to_refund");
-    stage.fire(job, "fund", &user("bob")).with("tx_hash", tx(1, PRICE)).not_allowed();
+    for who in [user("bob"), operator("olga")] {
+        stage.fire(job, "fund", &who).with("tx_hash", tx(1, PRICE)).not_allowed();
+    }
     fund(&mut stage, job, &tx(1, PRICE - 1)).refused(400, "deposit_not_verified");
     fund(&mut stage, job, &tx(1, 0)).refused(400, "deposit_not_verified");
     fund(&mut stage, job, &tx(1, PRICE + 5)).ok();

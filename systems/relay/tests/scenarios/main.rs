@@ -4,6 +4,7 @@ mod agents;
 mod cancelling;
 mod claims;
 mod disputes;
+mod edges;
 mod expiry;
 mod funding;
 mod judging;

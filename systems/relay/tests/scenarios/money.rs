@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{PRICE, agent, alice, depositor, fund, judged, open, settle, settlement, stage, total, tx, usdc, verdict};
 
-/// REL-18, REL-20, REL-21: five jobs with five ends. Step by step all accounts and holds together are nothing, no job that ended
+/// REL-18, REL-20, REL-21: six jobs with six ends. Step by step all accounts and holds together are nothing, no job that ended
 /// holds anything, and at last all that stays with us is the fees.
 #[test]
 fn every_end_and_nothing_lost() {

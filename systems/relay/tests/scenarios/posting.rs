@@ -1,9 +1,9 @@
 //! A job before it is paid for: what it says, and who may change it.
 
-use onceward_testkit::{operator, user};
+use onceward_testkit::{Stage, operator, user};
 use serde_json::{Value, json};
 
-use super::{PRICE, alice, claim, funded, later, open, post, register, stage, submit};
+use super::{PRICE, alice, claim, funded, later, open, post, register, stage, submit, won};
 
 /// REL-3, REL-11: what a job is where its buyer says nothing: a threshold of 80, twenty submissions, three of one worker.
 #[test]
@@ -19,6 +19,7 @@ fn a_job_is_posted_open() {
         ("min_reputation", json!(0.0)),
         ("participants", json!([])),
         ("deposit", json!(0)),
+        ("on_chain", json!(true)),
         ("refund_tx_hash", json!(null)),
         ("winner_id", json!(null)),
     ] {
@@ -56,9 +57,9 @@ fn what_a_buyer_gives_is_bounded() {
     for (field, good, bad) in [
         ("price", json!([least, most]), json!([least - 1, most + 1, 0, -1, 0.5, "1", null])),
         ("title", json!([long(1), long(500)]), json!([long(0), long(501), null])),
-        ("description", json!([long(1), long(50_000)]), json!([long(0), long(50_001)])),
+        ("description", json!([long(1), long(50_000)]), json!([long(0), long(50_001), null])),
         ("rubric", json!([long(10_000), null]), json!([long(10_001)])),
-        ("artifact_type", json!([long(20)]), json!([long(0), long(21)])),
+        ("artifact_type", json!([long(1), long(20)]), json!([long(0), long(21)])),
         ("threshold", json!([1, 100]), json!([0, 101])),
         ("max_submissions", json!([1, 100]), json!([0, 101])),
         ("max_retries", json!([1, 10]), json!([0, 11])),
@@ -132,12 +133,28 @@ fn a_funded_job_only_gets_more_time() {
         stage.fire(job, "edit", &alice()).with("expiry", expiry).refused(409, "only_a_later_expiry");
     }
     let expiry = later(&stage, "2d");
-    stage.fire(job, "edit", &user("bob")).with("expiry", expiry.clone()).not_allowed();
+    for who in [user("bob"), operator("olga")] {
+        stage.fire(job, "edit", &who).with("expiry", expiry.clone()).not_allowed();
+    }
     stage.fire(job, "edit", &alice()).with("expiry", expiry).ok();
     stage.pass("47h");
     assert_eq!(stage.state(job), "funded");
     stage.pass("1h");
     assert_eq!(stage.state(job), "expired");
+}
+
+/// REL-8: a job that is over says what it said.
+#[test]
+fn nothing_is_edited_afterwards() {
+    let ends = [super::cancelled, super::expired, |stage: &mut Stage| won(stage, "bob")];
+    for end in ends {
+        let mut stage = stage();
+        let job = end(&mut stage);
+        let over = stage.state(job);
+        for change in [json!({ "title": "x" }), json!({ "expiry": later(&stage, "9d") })] {
+            stage.fire(job, "edit", &alice()).with_all(change).wrong_state(&over, "edit");
+        }
+    }
 }
 
 /// REL-4: a job without an expiry has all the time there is; to give it one would be to shorten that.
@@ -159,6 +176,7 @@ fn an_open_job_waits_for_its_deposit() {
     let mut stage = stage();
     let job = open(&mut stage);
     claim(&mut stage, job, "bob").wrong_state("open", "claim");
+    stage.fire(job, "unclaim", &user("bob")).wrong_state("open", "unclaim");
     submit(&mut stage, job, "bob").refused(409, "job_not_funded");
 }
 

@@ -32,9 +32,9 @@ fn a_refund_goes_its_way() {
     }
 }
 
-/// REL-6: asked twice at once, it is made once; and asked again when it is done, too.
+/// REL-6: asked twice, it is made once; and asked again when it is done, too. At once: crates/engine/tests/engine/relay.rs.
 #[test]
-fn a_refund_asked_twice_at_once() {
+fn a_refund_asked_twice() {
     for end in [expired, cancelled] {
         let mut stage = stage();
         let job = end(&mut stage);

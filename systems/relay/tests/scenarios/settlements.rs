@@ -69,6 +69,18 @@ fn nothing_is_sent_unsigned() {
     confirm(&mut stage, &lease, 1).ok();
 }
 
+/// REL-20: what is confirmed is signed no more, though its sender has not closed its work yet.
+#[test]
+fn nothing_is_signed_afterwards() {
+    let mut stage = stage();
+    let job = won(&mut stage, "bob");
+    let lease = stage.lease(settlement(&stage, job, "payout"), "w1");
+    sign(&mut stage, &lease, 1).ok();
+    stage.commit_only(&lease, json!({ "tx_hash": signature(1)["tx_hash"] })).ok();
+    sign(&mut stage, &lease, 2).wrong_state("confirmed", "sign");
+    stage.finish(&lease).ok();
+}
+
 /// REL-20: a nonce is used once, over all settlements and for ever.
 #[test]
 fn a_nonce_is_used_once() {
@@ -105,7 +117,11 @@ fn only_the_sender_signs() {
     for field in ["nonce", "tx_hash", "raw_tx"] {
         sign(&mut stage, &lease, 1).with(field, Value::Null).bad_input();
     }
-    sign(&mut stage, &lease, 1).ok();
+    sign(&mut stage, &lease, 0).with("raw_tx", "x".repeat(8192)).ok();
+    confirm(&mut stage, &lease, 0).ok();
+    let job = won(&mut stage, "carol");
+    let lease = stage.lease(settlement(&stage, job, "payout"), "w1");
+    sign(&mut stage, &lease, 1).with("raw_tx", "x").ok();
 }
 
 /// REL-20, REL-7: a sender that fails, falls silent or gives it back: it is due again after a pause that doubles up to ten
@@ -148,14 +164,15 @@ there = { about = "at hand", rest = true }
 [fields]
 job     = { type = "ref", to = "relay.job" }
 address = { type = "string" }
+amount  = { type = "int", default = 1 }
 
 [[on.create]]
 go   = "-> there"
-take = ["job", "address"]
+take = ["job", "address", "amount"]
 
 [[on.make]]
 go    = "there"
-spawn = [{ lifecycle = "relay.settlement", fields = { kind = "refund", job = "record.job", address = "record.address", amount = "1", on_chain = "true" } }]
+spawn = [{ lifecycle = "relay.settlement", fields = { kind = "refund", job = "record.job", address = "record.address", amount = "record.amount", on_chain = "true" } }]
 "#;
 
 /// REL-20, REL-6: of each kind a job has one settlement; not even another record makes a second, and callers make none.
@@ -173,6 +190,26 @@ fn a_job_is_settled_once() {
         by_hand.with("kind", "overpaid").with("amount", 1).with("on_chain", false).not_allowed();
     }
     assert_eq!(stage.all("relay.settlement").len(), 1);
+}
+
+/// REL-20: what leaves goes to an address of at most 42 characters, and is more than nothing.
+#[test]
+fn a_settlement_says_where_and_how_much() {
+    for (address, amount, fits) in
+        [(DEPOSITOR.to_owned(), 1, true), (DEPOSITOR.to_owned(), 0, false), (format!("{DEPOSITOR}0"), 1, false)]
+    {
+        let mut stage = dressed(Stage::new(systems::load_with("relay", &[("maker.toml", MAKER)])));
+        let job = cancelled(&mut stage);
+        let given = json!({ "job": job.to_string(), "address": address, "amount": amount });
+        let maker = stage.create("test.maker", &user("alice")).with_all(given).ok();
+        let attempt = stage.fire(maker, "make", &user("alice"));
+        if fits {
+            attempt.ok();
+        } else {
+            attempt.refused(409, "spawn_not_taken");
+        }
+        assert_eq!(stage.all("relay.settlement").len(), usize::from(fits));
+    }
 }
 
 /// REL-18, REL-3, REL-13: what a worker without a wallet wins is kept for it: no settlement, and the ledger shows where it is.
@@ -196,13 +233,14 @@ fn a_wallet_brings_what_was_owed() {
     won(&mut stage, "dave");
     won(&mut stage, "dave");
     let dave = agent(&stage, "dave");
-    let changes = stage.fire(dave, "edit", &user("dave")).with("wallet", WALLET).changes();
+    let edit = stage.fire(dave, "edit", &user("dave")).with("wallet", WALLET).with("name", "Dave");
+    let changes = edit.changes();
     assert_eq!(changes.records.len(), 2, "the agent and one settlement, however much there was");
     let all = stage.all("relay.settlement");
     assert_eq!((all.len(), all[0].hold, stage.hold(dave)), (1, 16_000_000, 0));
     assert_eq!((stage.field(all[0].id, "kind"), stage.field(all[0].id, "address")), (json!("payout"), json!(WALLET)));
     assert_eq!((*all[0].owner).to_owned(), "dave");
-    assert_eq!(stage.field(dave, "wallet"), WALLET);
+    assert_eq!((stage.field(dave, "wallet"), stage.field(dave, "name")), (json!(WALLET), json!("Dave")));
     settle(&mut stage, all[0].id, 1);
     stage.fire(dave, "edit", &user("dave")).with("wallet", OTHER_WALLET).ok();
     assert_eq!(stage.all("relay.settlement").len(), 1, "nothing more was owed");

@@ -73,6 +73,9 @@ fn a_job_takes_so_many_submissions() {
     submitted(&mut stage, job, "carol");
     claim(&mut stage, job, "dave").ok();
     submit(&mut stage, job, "dave").refused(409, "job_full");
+    let other = post(&mut stage).with("max_submissions", 1).ok();
+    pay(&mut stage, other);
+    submitted(&mut stage, other, "dave");
 }
 
 /// REL-11: twenty where the buyer says nothing.
@@ -158,4 +161,5 @@ fn a_worker_gives_its_content_and_nothing_else() {
     ] {
         submit(&mut stage, job, "bob").with_all(given).bad_input();
     }
+    stage.create("relay.submission", &user("bob")).payload(b"five, seven, five").bad_input();
 }

@@ -60,9 +60,9 @@ fn two_pass_in_either_order() {
     }
 }
 
-/// REL-3, REL-12: two pass in one batch: the same moment, one operation upon the other, nothing in between.
+/// REL-3, REL-12: two pass at one moment, one operation upon the other. In one batch: crates/engine/tests/engine/relay.rs.
 #[test]
-fn two_pass_in_one_batch() {
+fn two_pass_at_one_moment() {
     for swapped in [false, true] {
         let mut stage = stage();
         let job = funded(&mut stage);

@@ -48,7 +48,7 @@ CREATE TABLE onceward.records (
     head          BYTEA NOT NULL CHECK (octet_length(head) = 32), -- hash of its last log entry
     entry         BIGINT NOT NULL,                                -- `place` of its last log entry
     links         BIGINT NOT NULL DEFAULT 0                       -- raised when a link to it comes or goes
-) WITH (fillfactor = 60);
+) WITH (fillfactor = 45);
 
 -- One leased attempt. The newest of a record has its `attempt` as token.
 CREATE TABLE onceward.executions (
@@ -67,7 +67,7 @@ CREATE TABLE onceward.executions (
     finish_moves    BOOLEAN NOT NULL,
     key             TEXT,
     PRIMARY KEY (record, token)
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 45);
 
 -- A record with its newest execution, as the program reads it.
 CREATE VIEW onceward.whole AS
@@ -211,3 +211,26 @@ CREATE TABLE onceward.log_end (
     one INTEGER PRIMARY KEY CHECK (one = 1)
 );
 INSERT INTO onceward.log_end (one) VALUES (1);
+
+-- Letters to the engine, from whoever may insert here: a call, under a key of its owner's by which it is carried out once.
+-- The first columns are the sender's, the others the engine's. docs/postgres.md tells how to use it.
+CREATE TABLE onceward.inbox (
+    number      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    owner       TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
+    key         TEXT NOT NULL CHECK (length(key) BETWEEN 1 AND 255 AND key !~ '[[:cntrl:]]'),
+    roles       TEXT[] NOT NULL DEFAULT '{producer}' CHECK (array_position(roles, NULL) IS NULL AND 'engine' <> ALL (roles)),
+    lifecycle   TEXT,
+    event       TEXT NOT NULL DEFAULT 'create',
+    record      UUID,
+    input       JSONB NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(input) = 'object'),
+    sent_at     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    taken_until TIMESTAMPTZ,
+    answered_at TIMESTAMPTZ,
+    subject     UUID,    -- the record that it was about
+    status      INTEGER, -- of a refusal, with its code and the reason
+    code        TEXT,
+    reason      TEXT,
+    UNIQUE (owner, key),
+    CHECK (CASE WHEN event = 'create' THEN lifecycle IS NOT NULL ELSE record IS NOT NULL END)
+);
+CREATE INDEX inbox_waiting ON onceward.inbox (number) WHERE answered_at IS NULL;

@@ -1,0 +1,202 @@
+//! Calls that carry a key: carried out once, however often they are sent.
+//!
+//! What was answered is saved with the operation, in its transaction. Nobody looks for a key beforehand: that it was used is
+//! found out by the save, which then writes nothing. Only where a call would be refused, or would ask the outside, is its key
+//! looked for first: it may have been carried out already, and for that very reason not be taken again.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use onceward_core::decide::{Call, NoOpReason};
+use onceward_core::model::Definitions;
+use onceward_core::record::{Actor, Record, Token};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use onceward_store::{RequestName, Store, StoreError};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::EngineError;
+use crate::queue::{Answer, Follower, Reply, Request};
+use crate::reading;
+
+/// Characters of a key.
+const KEY_CHARS: usize = 255;
+
+/// A caller's key for a call. Keys are the caller's own: another one's same key is another key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Once {
+    pub(crate) key: Arc<str>,
+    pub(crate) digest: [u8; 32],
+    /// Made by the engine, which may use characters that callers may not.
+    pub(crate) own: bool,
+}
+
+impl Once {
+    /// A key, and a digest of what was asked: the same key with another digest is a mistake, and told as one.
+    pub fn new(key: &str, digest: [u8; 32]) -> Self {
+        Self { key: key.into(), digest, own: false }
+    }
+
+    /// For a call as the engine sees it. Who knows more of what was asked, its text perhaps, makes a digest of that.
+    pub fn of(key: &str, call: &Call) -> Self {
+        // Text and numbers under names: nothing in it cannot be written as JSON.
+        let text = serde_json::to_vec(call).unwrap_or_default();
+        Self::new(key, Sha256::digest(&text).into())
+    }
+
+    /// A key has from 1 to 255 characters. Control characters are the engine's own.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        let fits = !self.key.is_empty() && self.key.chars().count() <= KEY_CHARS;
+        let fits = fits && !self.key.chars().any(char::is_control);
+        if fits || self.own { Ok(()) } else { Err(EngineError::BadKey) }
+    }
+}
+
+/// Keyed calls that are on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Running(Mutex<HashMap<RequestName, Asked>>);
+
+#[derive(Debug)]
+struct Asked {
+    digest: [u8; 32],
+    /// The same call again, meanwhile.
+    followers: Vec<Follower>,
+}
+
+/// A key that is on its way until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    pub(crate) name: RequestName,
+    pub(crate) digest: [u8; 32],
+    running: Arc<Running>,
+    /// Answered: the key is no longer ours, and may be another's already.
+    ended: bool,
+}
+
+impl Running {
+    fn asked(&self) -> MutexGuard<'_, HashMap<RequestName, Asked>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begin, or give the follower back as one that waits for the first of its key. `None`: it will be answered.
+    pub(crate) fn begin(self: &Arc<Self>, actor: &Actor, once: &Once, follower: Follower) -> Option<(Keyed, Follower)> {
+        let name = RequestName { owner: Arc::clone(&actor.id), key: Arc::clone(&once.key) };
+        match self.asked().entry(name.clone()) {
+            Entry::Occupied(mut first) if first.get().digest == once.digest => {
+                first.get_mut().followers.push(follower);
+                None
+            }
+            Entry::Occupied(_) => {
+                follower.answer(Err(EngineError::KeyReused));
+                None
+            }
+            Entry::Vacant(free) => {
+                free.insert(Asked { digest: once.digest, followers: Vec::new() });
+                Some((Keyed { name, digest: once.digest, running: Arc::clone(self), ended: false }, follower))
+            }
+        }
+    }
+
+    /// Begin where there is nobody to follow: one at a time.
+    pub(crate) fn begin_alone(self: &Arc<Self>, name: RequestName, digest: [u8; 32]) -> Result<Keyed, EngineError> {
+        match self.asked().entry(name.clone()) {
+            Entry::Occupied(first) if first.get().digest == digest => Err(EngineError::KeyRunning),
+            Entry::Occupied(_) => Err(EngineError::KeyReused),
+            Entry::Vacant(free) => {
+                free.insert(Asked { digest, followers: Vec::new() });
+                Ok(Keyed { name, digest, running: Arc::clone(self), ended: false })
+            }
+        }
+    }
+}
+
+impl Keyed {
+    /// It is answered: so are those that asked the same meanwhile.
+    pub(crate) fn answered(mut self, reply: &Reply) {
+        self.ended = true;
+        let asked = self.running.asked().remove(&self.name);
+        for follower in asked.into_iter().flat_map(|asked| asked.followers) {
+            follower.answer(reply.clone().map(|answer| Answer { replayed: true, ..answer }));
+        }
+    }
+
+    /// What is saved with the operation.
+    pub(crate) fn with(&self, answer: &Answer) -> onceward_store::Request {
+        let kept = Kept {
+            subject: answer.subject,
+            version: answer.version,
+            token: answer.token,
+            already: answer.already,
+            stop: answer.stop,
+        };
+        // Ids, numbers and flags: it can be written, and is short.
+        let text = serde_json::to_string(&kept).unwrap_or_default();
+        onceward_store::Request { name: self.name.clone(), digest: self.digest, answer: text.into() }
+    }
+}
+
+impl Drop for Keyed {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.running.asked().remove(&self.name);
+        }
+    }
+}
+
+/// An answer as it is kept. The record itself is not: whoever asks again gets it as it stands then.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    subject: RecordId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<Token>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    already: Option<NoOpReason>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    stop: bool,
+}
+
+/// What was answered to a request's key before; `None` where it was not used.
+pub(crate) async fn recall<S: Store>(
+    store: &S,
+    definitions: &Definitions,
+    request: &Request,
+    now: Time,
+) -> Result<Option<Reply>, EngineError> {
+    let Some(keyed) = &request.keyed else { return Ok(None) };
+    answered(store, definitions, &request.operation.actor, &keyed.name, &keyed.digest, now).await
+}
+
+/// What was answered to this key before, as its owner may see it now.
+pub(crate) async fn answered<S: Store>(
+    store: &S,
+    definitions: &Definitions,
+    actor: &Actor,
+    name: &RequestName,
+    digest: &[u8; 32],
+    now: Time,
+) -> Result<Option<Reply>, EngineError> {
+    let Some(request) = store.request(name).await? else { return Ok(None) };
+    if request.digest != *digest {
+        return Ok(Some(Err(EngineError::KeyReused)));
+    }
+    let kept: Kept = serde_json::from_str(&request.answer)
+        .map_err(|error| StoreError::Corrupt(format!("the answer to the key `{}`: {error}", name.key)))?;
+    let mut record = store.record(kept.subject).await?;
+    if let Some(found) = &record
+        && !worked_on(found, actor)
+        && !reading::at_a_glance(store, definitions, actor, found, now).await?
+    {
+        record = None;
+    }
+    let Kept { subject, version, token, already, stop } = kept;
+    Ok(Some(Ok(Answer { subject, version, token, record, already, stop, replayed: true })))
+}
+
+/// A worker is told how its job stands, as by any repeated report.
+fn worked_on(record: &Record, actor: &Actor) -> bool {
+    record.execution.as_ref().is_some_and(|execution| execution.holder == actor.id)
+}

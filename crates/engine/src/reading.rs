@@ -1,0 +1,249 @@
+//! Looking: who sees what, and never a state whose time is over.
+//!
+//! Who may see a record is for core to say (`reading`). What may not be seen is answered like what is not there: in lists,
+//! counts, histories and the log stream too.
+
+use std::sync::Arc;
+
+use onceward_core::decide::{Effect, Reading, Shown, is_due, reading, sees_all, shown_to};
+use onceward_core::model::Definitions;
+use onceward_core::record::{Actor, Execution, Record};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use onceward_store::{Base, Catalog, Entry, ListQuery, Page, StateCount, Store};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::shared::{Shared, due};
+
+/// Turns of bringing records up to date for one look.
+const TURNS: usize = 1_000;
+
+/// Records that one page of a list looks through where not all of them may be shown. A page may then have fewer records than
+/// were asked for, or none, and still tell where the next one starts.
+const LOOKED_THROUGH: usize = 1_000;
+
+/// What is due is done before a list or a count, in so many batches at most; what a page shows is brought up to date in any
+/// case.
+const SWEEPS: usize = 20;
+
+impl<S: Store + 'static> Engine<S> {
+    /// A record as it is now: what is due on it is done first. `None` where there is none that the actor may see.
+    pub async fn get(&self, actor: &Actor, id: RecordId) -> Result<Option<Arc<Record>>, EngineError> {
+        Reader::new(&self.shared, actor).await?.get(id).await
+    }
+
+    /// A record's own log after a version: a page of it. `None` where there is no record that the actor may see.
+    pub async fn history(
+        &self,
+        actor: &Actor,
+        id: RecordId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<Entry>>, EngineError> {
+        if self.get(actor, id).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.shared.store.history(id, after, self.shared.page(limit)).await?))
+    }
+
+    /// All attempts at a job, the first first. `None` where there is no record that the actor may see.
+    pub async fn executions(&self, actor: &Actor, id: RecordId) -> Result<Option<Vec<Execution>>, EngineError> {
+        if self.get(actor, id).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.shared.store.executions(id).await?))
+    }
+
+    /// What a job's commit left; `None` too where there is no record that the actor may see.
+    pub async fn effect(&self, actor: &Actor, id: RecordId) -> Result<Option<Effect>, EngineError> {
+        if self.get(actor, id).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(self.shared.store.effect(id).await?)
+    }
+
+    /// The bytes of a record's payload: for its owner, and for who holds its lease. Whoever else may see the record sees its
+    /// hash and size.
+    pub async fn payload(&self, actor: &Actor, id: RecordId) -> Result<Option<Arc<[u8]>>, EngineError> {
+        let Some(record) = self.get(actor, id).await? else { return Ok(None) };
+        let holds = record.live_execution().is_some_and(|execution| execution.holder == actor.id);
+        let Some(payload) = record.payload.filter(|_| holds || record.owner == actor.id) else { return Ok(None) };
+        Ok(self.shared.store.content(&payload.sha256).await?)
+    }
+
+    /// Records that the actor may see, oldest first. What is due is done first.
+    pub async fn list(&self, actor: &Actor, query: &ListQuery) -> Result<Page, EngineError> {
+        sweep(&self.shared).await?;
+        let mut reader = Reader::new(&self.shared, actor).await?;
+        let mut query = ListQuery { limit: self.shared.page(query.limit), ..query.clone() };
+        if !sees_all(actor) && reader.widest(query.lifecycle.as_deref()) == Shown::ToOwners {
+            if query.owner.as_ref().is_some_and(|owner| *owner != actor.id) {
+                return Ok(Page { records: Vec::new(), next: None });
+            }
+            query.owner = Some(Arc::clone(&actor.id));
+        }
+        let (wanted, mut looked_through) = (query.limit, 0);
+        let mut page = Page { records: Vec::new(), next: query.after };
+        loop {
+            query.limit = wanted - page.records.len();
+            let found = self.shared.store.list(&query).await?;
+            looked_through += found.records.len();
+            let now = self.shared.store.now().await?;
+            for record in found.records {
+                let record = if is_due(&record, now) { fresh(&self.shared, record.id).await? } else { Some(record) };
+                let fits = |record: &Arc<Record>| query.state.as_ref().is_none_or(|state| state == record.state_name());
+                if let Some(record) = record.filter(fits)
+                    && reader.may(&record).await?
+                {
+                    page.records.push(record);
+                }
+            }
+            (page.next, query.after) = (found.next, found.next);
+            if page.next.is_none() || page.records.len() >= wanted || looked_through >= LOOKED_THROUGH {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// How many records of each lifecycle are in each state: of all that are open to anyone, else of the actor's own; an
+    /// operator counts all. What is due is done first.
+    pub async fn counts(&self, actor: &Actor) -> Result<Vec<StateCount>, EngineError> {
+        sweep(&self.shared).await?;
+        let store = &self.shared.store;
+        if sees_all(actor) {
+            return Ok(store.counts_by_state(None).await?);
+        }
+        let reader = Reader::new(&self.shared, actor).await?;
+        let open = |count: &StateCount| reader.widest(Some(&count.lifecycle)) == Shown::ToAnyone;
+        let mut counts = store.counts_by_state(Some(&actor.id)).await?;
+        counts.retain(|count| !open(count));
+        if reader.widest(None) == Shown::ToAnyone {
+            counts.extend(store.counts_by_state(None).await?.into_iter().filter(open));
+        }
+        counts.sort_unstable();
+        Ok(counts)
+    }
+}
+
+/// One actor's look at the store.
+pub(crate) struct Reader<'a, S> {
+    shared: &'a Shared<S>,
+    actor: &'a Actor,
+    catalog: Arc<Catalog>,
+    /// What was read of other records, to tell who may see this one.
+    base: Base,
+}
+
+impl<'a, S: Store> Reader<'a, S> {
+    pub(crate) async fn new(shared: &'a Shared<S>, actor: &'a Actor) -> Result<Self, EngineError> {
+        let catalog = shared.store.definitions().await?;
+        Ok(Self { shared, actor, catalog, base: Base::default() })
+    }
+
+    /// A record brought up to date, where the actor may see it.
+    pub(crate) async fn get(&mut self, id: RecordId) -> Result<Option<Arc<Record>>, EngineError> {
+        let Some(record) = fresh(self.shared, id).await? else { return Ok(None) };
+        Ok(if self.may(&record).await? { Some(record) } else { None })
+    }
+
+    /// Whether the actor may see a record as it was last saved: for its log, which a closing engine can still tell.
+    pub(crate) async fn sees(&mut self, id: RecordId) -> Result<bool, EngineError> {
+        let Some(record) = self.shared.store.record(id).await? else { return Ok(false) };
+        let now = self.shared.store.now().await?;
+        let said =
+            look(&self.shared.store, &self.catalog.definitions, &mut self.base, self.actor, &record, now).await?;
+        Ok(said == Reading::Yes)
+    }
+
+    async fn may(&mut self, record: &Record) -> Result<bool, EngineError> {
+        let store = &self.shared.store;
+        for _ in 0..TURNS {
+            let now = store.now().await?;
+            match look(store, &self.catalog.definitions, &mut self.base, self.actor, record, now).await? {
+                Reading::Yes => return Ok(true),
+                Reading::Due(records) => {
+                    bring_up(self.shared, records).await?;
+                    self.base = Base::default();
+                }
+                Reading::No | Reading::Missing(_) => return Ok(false),
+            }
+        }
+        Err(EngineError::Undecided)
+    }
+
+    /// How far any version of a lifecycle, or of all of them, shows its records.
+    fn widest(&self, lifecycle: Option<&str>) -> Shown {
+        let all = self.catalog.lifecycles();
+        let own = all.values().filter(|own| lifecycle.is_none_or(|name| *own.name == *name));
+        let shown: Vec<Shown> = own.map(|own| shown_to(own)).collect();
+        let has = |which| shown.contains(&which);
+        match () {
+            () if has(Shown::ToAnyone) => Shown::ToAnyone,
+            () if has(Shown::ToSome) => Shown::ToSome,
+            () => Shown::ToOwners,
+        }
+    }
+}
+
+/// What core says of a look at a record, after loading what it needs. Never `Missing`.
+async fn look<S: Store>(
+    store: &S,
+    definitions: &Definitions,
+    base: &mut Base,
+    actor: &Actor,
+    record: &Record,
+    now: Time,
+) -> Result<Reading, EngineError> {
+    for _ in 0..TURNS {
+        match reading(definitions, base.snapshot(), record, actor, now) {
+            Reading::Missing(keys) => store.load(base, &keys).await?,
+            said => return Ok(said),
+        }
+    }
+    Err(EngineError::Undecided)
+}
+
+/// Whether an actor may see a record, told without moving anything: for the loop that saves, which cannot wait for itself.
+pub(crate) async fn at_a_glance<S: Store>(
+    store: &S,
+    definitions: &Definitions,
+    actor: &Actor,
+    record: &Record,
+    now: Time,
+) -> Result<bool, EngineError> {
+    Ok(look(store, definitions, &mut Base::default(), actor, record, now).await? == Reading::Yes)
+}
+
+/// A record as it is now, whoever looks.
+pub(crate) async fn fresh<S: Store>(shared: &Shared<S>, id: RecordId) -> Result<Option<Arc<Record>>, EngineError> {
+    let store = &shared.store;
+    for _ in 0..TURNS {
+        let Some(record) = store.record(id).await? else { return Ok(None) };
+        if !is_due(&record, store.now().await?) {
+            return Ok(Some(record));
+        }
+        bring_up(shared, vec![id]).await?;
+    }
+    Err(EngineError::Undecided)
+}
+
+async fn bring_up<S: Store>(shared: &Shared<S>, records: Vec<RecordId>) -> Result<(), EngineError> {
+    for answer in shared.queue.enter(records.into_iter().map(due).collect())? {
+        answer.await.unwrap_or(Err(EngineError::Closed))?;
+    }
+    Ok(())
+}
+
+/// Do what is due, as far as a few batches go.
+async fn sweep<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
+    for _ in 0..SWEEPS {
+        let now = shared.store.now().await?;
+        let found = shared.store.due(now, shared.due_at_once()).await?;
+        if found.is_empty() {
+            break;
+        }
+        bring_up(shared, found.into_iter().map(|(_, record)| record).collect()).await?;
+    }
+    Ok(())
+}

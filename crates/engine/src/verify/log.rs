@@ -1,0 +1,209 @@
+//! The log in order: its places, its hashes, and what each entry makes of its record.
+
+use std::sync::Arc;
+
+use onceward_core::decide::DECIDING_VERSION;
+use onceward_core::hex;
+use onceward_core::time::Time;
+use onceward_store::log::Body;
+use onceward_store::scan::{Difference, LogRow, Scan, What};
+use onceward_store::{Entry, StoreError};
+
+use super::again::{Again, needs_result};
+use super::report::Drift;
+use super::{PAGE, Verify, invariants};
+
+/// The table's name.
+pub(super) const HISTORY: &str = "history";
+
+/// Missing entries that are named one by one.
+const NAMED: u64 = 20;
+
+/// An entry that was read, and what it says.
+pub(super) struct Told {
+    pub(super) entry: Entry,
+    pub(super) body: Body<'static>,
+    /// Its hash is as it must be.
+    fits: bool,
+}
+
+impl<S: Scan> Verify<'_, S> {
+    /// The whole log, as far as it goes by now.
+    pub(super) async fn read_log(&mut self) -> Result<(), StoreError> {
+        // What stands before the first place is in no page that starts there.
+        let page = self.store.scan_log(i64::MIN, PAGE).await?;
+        for row in page.rows.iter().filter(|row| row.seq <= 0) {
+            self.found(Difference::new(HISTORY, row.seq, What::Extra));
+        }
+        let end = page.seq;
+        self.catch_up(end).await
+    }
+
+    /// Read on to a place that a commit ended at.
+    pub(super) async fn catch_up(&mut self, to: u64) -> Result<(), StoreError> {
+        let mut group: Vec<Told> = Vec::new();
+        let mut next = self.scratch.seq + 1;
+        while next <= to {
+            let after = i64::try_from(next - 1).unwrap_or(i64::MAX);
+            let rows = self.store.scan_log(after, PAGE).await?.rows;
+            let before = next;
+            for row in rows {
+                let Ok(seq) = u64::try_from(row.seq) else { continue };
+                if seq > to {
+                    break;
+                }
+                for missing in (next..seq).take(usize::try_from(NAMED).unwrap_or(0)) {
+                    self.found(Difference::new(HISTORY, missing, What::Missing).against("INV-4"));
+                }
+                if seq.saturating_sub(next) > NAMED {
+                    let why = format!("{} more entries before it are not there", seq - next - NAMED);
+                    self.found(Difference::broken(HISTORY, seq, why).against("INV-4"));
+                }
+                self.batch(seq, row.batch_end);
+                next = seq + 1;
+                self.report.entries += 1;
+                let entry = self.entry(&row, seq);
+                let body = entry.body();
+                if body.as_ref().is_ok_and(|body| body.back == 0) || body.is_err() {
+                    self.carry(std::mem::take(&mut group)).await?;
+                }
+                let fits = self.chain(&row, &entry)?;
+                match body {
+                    Ok(body) => group.push(Told { entry, body, fits }),
+                    Err(error) => {
+                        self.found(Difference::broken(HISTORY, seq, error.to_string()));
+                        self.lose(&entry)?;
+                    }
+                }
+            }
+            if next == before {
+                // The store says that its log goes further, and has nothing there.
+                self.found(Difference::new(HISTORY, next, What::Missing).against("INV-4"));
+                break;
+            }
+            self.at("log", next - 1, to);
+        }
+        self.carry(group).await?;
+        self.scratch.pass(to.max(self.scratch.seq));
+        Ok(())
+    }
+
+    /// Where one batch ends, the next begins.
+    fn batch(&mut self, seq: u64, end: Option<i64>) {
+        if let Some((last, kept)) = self.batch_end
+            && Some(kept) != end
+            && i64::try_from(last) != Ok(kept)
+        {
+            self.found(Difference::differs("batches", kept, "last", kept, last));
+        }
+        self.batch_end = end.map(|end| (seq, end));
+    }
+
+    fn entry(&mut self, row: &LogRow, seq: u64) -> Entry {
+        if let Some(number) = row.nobody {
+            let kept = format!("record row {number}, which is not there");
+            self.found(Difference::differs(HISTORY, seq, "record", kept, "a record"));
+        }
+        let version = u64::try_from(row.version).unwrap_or_else(|_| {
+            self.found(Difference::differs(HISTORY, seq, "version", row.version, "a version"));
+            0
+        });
+        let at = Time::from_micros(row.at);
+        self.latest = self.latest.max(at);
+        Entry { seq, record: row.record, version, at, text: Arc::clone(&row.text), hash: row.hash }
+    }
+
+    /// An entry's hash is of what it says and of the record's entry before; and it says where that one stands.
+    fn chain(&mut self, row: &LogRow, entry: &Entry) -> Result<bool, StoreError> {
+        let known = match entry.record {
+            Some(id) => self.scratch.known(id)?,
+            None => None,
+        };
+        let previous = known.as_ref().map_or(onceward_store::log::NO_HASH, |known| known.head);
+        let told = entry.expected_hash(&previous);
+        let fits = told == entry.hash;
+        if !fits {
+            let (kept, told) = (hex::encode(&entry.hash), hex::encode(&told));
+            self.found(Difference::differs(HISTORY, entry.seq, "hash", kept, told).against("INV-3"));
+        }
+        if let Some(kept) = row.previous {
+            let told = known.map(|known| i64::try_from(known.entry).unwrap_or(i64::MAX));
+            if kept != told {
+                let shown = |place: Option<i64>| place.map(|place| place.to_string().into());
+                let what = What::Differs { column: "previous", kept: shown(kept), told: shown(told) };
+                self.found(Difference::new(HISTORY, entry.seq, what));
+            }
+        }
+        Ok(fits)
+    }
+
+    /// One operation: all of its entries.
+    async fn carry(&mut self, group: Vec<Told>) -> Result<(), StoreError> {
+        let Some(first) = group.first() else { return Ok(()) };
+        if first.body.catalog > self.scratch.catalog().number() {
+            let learned = self.store.learn().await?;
+            self.scratch.learn(&learned.catalog)?;
+        }
+        for (number, told) in (0_u32..).zip(&group) {
+            if told.body.back != number || (number == 0) != told.body.operation.is_some() {
+                let why = format!("it calls itself number {} of an operation and stands at {number}", told.body.back);
+                self.found(Difference::broken(HISTORY, told.entry.seq, why).against("INV-3"));
+            }
+        }
+        self.decide_again(&group).await?;
+        for told in group {
+            self.scratch.pass(told.entry.seq);
+            match self.scratch.apply(&told.entry, &told.body, told.fits) {
+                Ok(Some(applied)) => {
+                    for difference in invariants::of_change(&applied, &told.body, &told.entry) {
+                        self.found(difference);
+                    }
+                }
+                Ok(None) => {
+                    for difference in invariants::of_refusal(&told.body, &told.entry) {
+                        self.found(difference);
+                    }
+                }
+                Err(onceward_store::Unfit::Store(error)) => return Err(error),
+                Err(unfit) => {
+                    self.found(Difference::broken(HISTORY, told.entry.seq, unfit.to_string()).against("INV-3"));
+                    self.lose(&told.entry)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, entry: &Entry) -> Result<(), StoreError> {
+        entry.record.map_or(Ok(()), |id| self.scratch.lose(id, entry))
+    }
+
+    async fn decide_again(&mut self, group: &[Told]) -> Result<(), StoreError> {
+        let Some(Told { entry, body, .. }) = group.first() else { return Ok(()) };
+        if body.deciding != DECIDING_VERSION {
+            self.report.undecided += 1;
+            return Ok(());
+        }
+        let definitions = self.definitions(body.catalog);
+        let result = match needs_result(&mut self.scratch, body)? {
+            Some(record) => self.store.result(record).await?,
+            None => None,
+        };
+        let (seq, is_refusal) = (entry.seq, body.refusal.is_some());
+        match super::again::again(&mut self.scratch, &definitions, group, result)? {
+            Again::Same => self.report.decided += 1,
+            Again::Unknown => self.report.undecided += 1,
+            Again::Other(_) if is_refusal => {
+                self.report.decided += 1;
+                self.report.other_refusals += 1;
+            }
+            Again::Other(why) => {
+                self.report.decided += 1;
+                let drift = Drift { seq, why };
+                self.watch.drift(&drift);
+                self.report.drift(drift);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! What was found.
+
+use onceward_store::Difference;
+
+/// So many differences are kept in the report; the rest is counted. Whoever wants all of them watches.
+const MOST: usize = 1_000;
+
+/// An operation that would be decided otherwise today, by the same version of the deciding code. Not damage: what is kept is
+/// what was decided then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drift {
+    /// The place of the operation's first entry.
+    pub seq: u64,
+    pub why: String,
+}
+
+/// What `verify` has seen and found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The last entry that was read.
+    pub seq: u64,
+    pub entries: u64,
+    pub records: u64,
+    /// Rows of tables that were compared.
+    pub rows: u64,
+    /// Operations that were decided again, and how many of them could not be: decided by another version of the deciding
+    /// code, or by a result that is not kept.
+    pub decided: u64,
+    pub undecided: u64,
+    /// Refusals that would be answered otherwise on what the log says. A refusal rests on what had been loaded, which nobody
+    /// compares again, so that under load there may be some.
+    pub other_refusals: u64,
+    /// Rows that came while their table was read, and were not met.
+    pub too_young: u64,
+    pub differences: Vec<Difference>,
+    pub more_differences: u64,
+    pub drifts: Vec<Drift>,
+    pub more_drifts: u64,
+    /// Why it did not go on to the end.
+    pub stopped: Option<String>,
+}
+
+impl Report {
+    /// Nothing differs and nothing has drifted.
+    pub fn is_clean(&self) -> bool {
+        self.differences.is_empty() && self.drifts.is_empty()
+    }
+
+    /// All differences, also those that were only counted.
+    pub fn all_differences(&self) -> u64 {
+        self.more_differences + u64::try_from(self.differences.len()).unwrap_or(u64::MAX)
+    }
+
+    pub fn all_drifts(&self) -> u64 {
+        self.more_drifts + u64::try_from(self.drifts.len()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn add(&mut self, difference: Difference) {
+        if self.differences.len() < MOST {
+            self.differences.push(difference);
+        } else {
+            self.more_differences += 1;
+        }
+    }
+
+    pub(super) fn drift(&mut self, drift: Drift) {
+        if self.drifts.len() < MOST {
+            self.drifts.push(drift);
+        } else {
+            self.more_drifts += 1;
+        }
+    }
+}
+
+/// Whoever wants to know before it is over.
+pub trait Watch: Send {
+    fn difference(&mut self, _difference: &Difference) {}
+
+    fn drift(&mut self, _drift: &Drift) {}
+
+    /// What is being read, how much of it is done, and about how much there is.
+    fn progress(&mut self, _what: &'static str, _done: u64, _all: u64) {}
+}
+
+/// Nobody watches.
+impl Watch for () {}

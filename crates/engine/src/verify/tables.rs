@@ -1,0 +1,359 @@
+//! Each table held against what the log says, in both directions.
+
+use onceward_core::decide::readiness;
+use onceward_core::hex;
+use onceward_core::model::WorkKey;
+use onceward_core::time::{Duration, Time};
+use onceward_core::value::RecordId;
+use onceward_store::scan::{
+    At, Beside, Cell, Columns, Kept, Known, MANY, Scan, Table, What, execution_columns, expected,
+};
+use onceward_store::{Difference, Keyed, Kind, StoreError};
+use sha2::{Digest, Sha256};
+
+use super::seen::Seen;
+use super::{PAGE, Verify};
+
+/// How often a table is read before a row is called missing. A heartbeat may carry a row from before the reader to behind it
+/// without a word in the log; twice in a row it would have to be very unlucky.
+const ROUNDS: usize = 3;
+
+/// No lease is longer.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+impl<S: Scan> Verify<'_, S> {
+    pub(super) async fn table(&mut self, table: Table) -> Result<(), StoreError> {
+        let mut seen = Seen::default();
+        let mut since = None;
+        for round in 1..=ROUNDS {
+            let mut cursor = None;
+            let mut done = 0;
+            loop {
+                let page = self.store.scan(table, cursor, PAGE).await?;
+                self.catch_up(page.seq).await?;
+                since.get_or_insert(page.seq);
+                done += u64::try_from(page.rows.len()).unwrap_or(0);
+                for row in page.rows {
+                    self.row(table, &row, page.seq, &mut seen, round == 1)?;
+                }
+                self.at(table.name(), done, self.about(table));
+                cursor = page.next;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            self.report.rows += if round == 1 { done } else { 0 };
+            if self.missing(table, since.unwrap_or(0), &seen, round == ROUNDS)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One row as it is kept. What is wrong with it is told once, in the first round.
+    fn row(&mut self, table: Table, row: &Kept, seq: u64, seen: &mut Seen, tell: bool) -> Result<(), StoreError> {
+        let mut wrong = Vec::new();
+        match &row.at {
+            At::Record(id) => self.of_record(table, *id, row, seen, (tell, &mut wrong))?,
+            At::Execution(id, token) => self.of_execution(*id, *token, row, seen, &mut wrong)?,
+            At::Link { target, name, source } => match self.scratch.link(*target, name, *source)? {
+                Some(link) => seen.mark(link.row),
+                None => wrong.push(What::Extra),
+            },
+            At::Key(key) => self.of_key(table, key, row, seq, seen, &mut wrong)?,
+            At::Nobody(_) => wrong.push(What::Extra),
+        }
+        if tell {
+            for what in wrong {
+                self.found(Difference { rule: rule(table), ..Difference::new(table.name(), &row.at, what) });
+            }
+        }
+        Ok(())
+    }
+
+    fn of_record(
+        &mut self,
+        table: Table,
+        id: RecordId,
+        row: &Kept,
+        seen: &mut Seen,
+        (tell, wrong): (bool, &mut Vec<What>),
+    ) -> Result<(), StoreError> {
+        let Some(known) = self.scratch.known(id)? else {
+            wrong.push(What::Extra);
+            return Ok(());
+        };
+        seen.mark(known.row);
+        if known.lost {
+            return Ok(());
+        }
+        let Some(told) = expected(table, &known, self.scratch.catalog(), row.beside) else {
+            wrong.push(What::Extra);
+            return Ok(());
+        };
+        compare(&row.columns, &told, wrong);
+        // Entries are found by the record's id, and the hash is of it too.
+        if table == Table::Records && !known.vouched {
+            wrong.push(What::Broken("no entry of its log carries a hash that fits its id".to_owned()));
+        }
+        match row.beside {
+            Beside::Front(false) => {
+                wrong.push(What::Broken("it stands in `ready`, and not in front of its work key's lane".to_owned()));
+            }
+            Beside::Lane { front, ready, better } => {
+                // The two disagree, and which of them is right nobody knows: both are named.
+                if front != i64::from(ready) {
+                    wrong.push(differs("front", front, i64::from(ready)));
+                    if tell && !ready {
+                        let ready = Difference::new(Table::Ready.name(), &row.at, What::Missing);
+                        self.found(Difference { rule: rule(Table::Ready), ..ready });
+                    }
+                } else if front == 0 && self.is_held_back(&known, better)? {
+                    wrong.push(What::Broken("it stands at the back of its lane, and nobody is before it".to_owned()));
+                }
+            }
+            Beside::Nothing | Beside::Front(true) | Beside::Lease(_) => {}
+        }
+        if let Some((_, Some(links))) = row.columns.iter().find(|(name, _)| *name == "links") {
+            let (least, most) = (known.linked, known.raised);
+            if !links.parse().is_ok_and(|links: u64| (least..=most).contains(&links)) {
+                wrong.push(differs("links", links, format!("{least} to {most}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a job that stands at the back of its lane should stand in front: there is room for one more than those before it.
+    fn is_held_back(&mut self, known: &Known, better: u64) -> Result<bool, StoreError> {
+        let Some(key) = readiness(&known.record).and_then(|waiting| waiting.key) else { return Ok(false) };
+        let same = |key: &WorkKey| (key.ordered, key.limit);
+        let own = known.record.lifecycle.work.as_ref().and_then(|work| work.key.as_ref()).map(same);
+        let current = self.scratch.catalog().definitions.get(&key.lifecycle);
+        let current = current.and_then(|lifecycle| lifecycle.work.as_ref()?.key.as_ref()).map(same);
+        // Where versions share a key in different ways, who stands in front is a guess, and `decide` has the last word.
+        let (Some((ordered, limit)), true) = (own, own == current) else { return Ok(false) };
+        if ordered {
+            let first = self.scratch.first_of(&key)?;
+            return Ok(first.first().is_some_and(|(_, id)| *id == known.record.id));
+        }
+        let count = onceward_core::decide::CountKey {
+            lifecycle: key.lifecycle,
+            limit: "work.key".into(),
+            parts: key.parts,
+            window: None,
+        };
+        let running = u64::try_from(self.scratch.count(&count)?).unwrap_or(0);
+        Ok(better < MANY && limit.is_none_or(|limit| better < u64::from(limit).saturating_sub(running)))
+    }
+
+    fn of_execution(
+        &mut self,
+        id: RecordId,
+        token: i64,
+        row: &Kept,
+        seen: &mut Seen,
+        wrong: &mut Vec<What>,
+    ) -> Result<(), StoreError> {
+        let Some(known) = self.scratch.known(id)? else {
+            wrong.push(What::Extra);
+            return Ok(());
+        };
+        let execution = match self.scratch.execution(&known, token)? {
+            Some(Keyed { row, value, .. }) => {
+                seen.mark(row);
+                value
+            }
+            None if known.lost => return Ok(()),
+            None => {
+                wrong.push(What::Extra);
+                return Ok(());
+            }
+        };
+        if known.lost {
+            return Ok(());
+        }
+        let mut kept = row.columns.clone();
+        if execution.status.is_live() {
+            let ends = kept.iter().position(|(name, _)| *name == "expires_at");
+            let ends = ends.and_then(|at| kept.remove(at).1).and_then(|ends| ends.parse::<i64>().ok());
+            let least = execution.expires_at;
+            let most = self.now.max(self.latest).checked_add(DAY).unwrap_or(Time::MAX).max(least);
+            if !ends.is_some_and(|ends| (least.micros()..=most.micros()).contains(&ends)) {
+                let told = format!("{} or later, and at most {}", least.micros(), most.micros());
+                wrong.push(differs("expires_at", ends.unwrap_or_default(), told));
+            }
+        }
+        compare(&kept, &execution_columns(&execution), wrong);
+        Ok(())
+    }
+
+    fn of_key(
+        &mut self,
+        table: Table,
+        key: &str,
+        row: &Kept,
+        seq: u64,
+        seen: &mut Seen,
+        wrong: &mut Vec<What>,
+    ) -> Result<(), StoreError> {
+        if table == Table::Counter {
+            seen.mark(1);
+            compare(&row.columns, &vec![("one", cell(1)), ("seq", cell(seq))], wrong);
+            return Ok(());
+        }
+        let Some(kind) = kind(table) else { return Ok(()) };
+        let kept = self.scratch.keyed(kind, key)?;
+        if let Some(kept) = &kept {
+            seen.mark(kept.row);
+        }
+        let value = kept.and_then(|kept| kept.value);
+        let told: Columns = match (table, value) {
+            // What came with a caller's operation is known by its hash only; nobody can say what else should be there.
+            (Table::Contents, _) => vec![("bytes", cell(key))],
+            // PostgreSQL locks a work key by its count, so that there is one also where nothing ran yet.
+            (Table::Counts, None) if key.contains("work.key") && row.columns == [("count", cell(0))] => return Ok(()),
+            (_, None) => {
+                wrong.push(What::Extra);
+                return Ok(());
+            }
+            (Table::Uniques, Some(holder)) => vec![("holder", cell(holder))],
+            (Table::Accounts, Some(balance)) => {
+                let (asset, name) = key.split_once(onceward_store::scan::SEPARATOR).unwrap_or((key, ""));
+                let outside = self.scratch.catalog().ever_outside(asset, name);
+                vec![("outside", cell(u8::from(outside))), ("balance", cell(balance))]
+            }
+            (_, Some(count)) => vec![("count", cell(count))],
+        };
+        compare(&row.columns, &told, wrong);
+        Ok(())
+    }
+
+    /// Rows that should be there and were not met; how many. Those that changed while the table was read are left out.
+    fn missing(&mut self, table: Table, since: u64, seen: &Seen, tell: bool) -> Result<u64, StoreError> {
+        let mut missing = 0;
+        let mut last = 0;
+        loop {
+            let rows = self.rows_after(table, last)?;
+            let Some((row, ..)) = rows.last() else { break };
+            last = *row;
+            for (row, at, born) in rows {
+                if seen.has(row) || at.is_none() {
+                    continue;
+                }
+                if born > since {
+                    self.report.too_young += u64::from(tell);
+                    continue;
+                }
+                missing += 1;
+                if let (true, Some(at)) = (tell, at) {
+                    let difference = Difference::new(table.name(), at, What::Missing);
+                    self.found(Difference { rule: rule(table), ..difference });
+                }
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Rows of the scratch after a number: what each stands for in the table, if it stands for something, and since when.
+    fn rows_after(&mut self, table: Table, last: u64) -> Result<Vec<(u64, Option<At>, u64)>, StoreError> {
+        if let Some(kind) = kind(table) {
+            let rows = self.scratch.keyed_after(kind, last, PAGE)?.into_iter();
+            return Ok(rows
+                .map(|row| {
+                    // A row that counts nothing may as well not be there.
+                    let counts = match (kind, row.value.as_deref()) {
+                        (_, None) => false,
+                        (Kind::Count | Kind::Tally, Some(value)) => value != "0",
+                        _ => true,
+                    };
+                    (row.row, counts.then_some(row.at), row.born)
+                })
+                .collect());
+        }
+        Ok(match table {
+            Table::Counter => vec![(1, Some(At::Key("1".to_owned())), 0)].into_iter().filter(|_| last == 0).collect(),
+            Table::Executions => {
+                let rows = self.scratch.executions_after(last, PAGE)?.into_iter();
+                rows.map(|row| (row.row, Some(row.at), row.born)).collect()
+            }
+            Table::Links => {
+                let rows = self.scratch.links_after(last, PAGE)?.into_iter();
+                rows.map(|row| (row.row, Some(row.at), row.born)).collect()
+            }
+            _ => {
+                let rows = self.scratch.records_after(last, PAGE)?.into_iter();
+                rows.map(|known| {
+                    let at = self.stands_in(table, &known).then_some(At::Record(known.record.id));
+                    (known.row, at, known.entry)
+                })
+                .collect()
+            }
+        })
+    }
+
+    /// Whether a table must have a row of a record. In `ready` that is not known of jobs with a work key: their lane says it.
+    fn stands_in(&self, table: Table, known: &Known) -> bool {
+        if known.lost {
+            return false;
+        }
+        if table == Table::Ready && readiness(&known.record).is_some_and(|waiting| waiting.key.is_some()) {
+            return false;
+        }
+        expected(table, known, self.scratch.catalog(), Beside::Nothing).is_some()
+    }
+}
+
+/// The rows with keys that a table keeps.
+const fn kind(table: Table) -> Option<Kind> {
+    match table {
+        Table::Uniques => Some(Kind::Unique),
+        Table::Counts => Some(Kind::Count),
+        Table::Accounts => Some(Kind::Account),
+        Table::Tallies => Some(Kind::Tally),
+        Table::Contents => Some(Kind::Content),
+        _ => None,
+    }
+}
+
+/// What does not hold when a table is wrong.
+const fn rule(table: Table) -> Option<&'static str> {
+    match table {
+        Table::Effects => Some("INV-1"),
+        Table::Records | Table::Executions => Some("INV-3"),
+        // Whoever waits is found, and what is due is done.
+        Table::Queues | Table::Ready | Table::Lanes | Table::Timers => Some("INV-4"),
+        Table::Counts | Table::Accounts => Some("INV-7"),
+        _ => None,
+    }
+}
+
+fn compare(kept: &Columns, told: &Columns, wrong: &mut Vec<What>) {
+    for (column, kept) in kept {
+        if *column == "links" {
+            continue;
+        }
+        let told = told.iter().find(|(name, _)| name == column).map(|(_, told)| told);
+        if told != Some(kept) && !is_hash_of(kept, told) {
+            wrong.push(What::Differs { column, kept: kept.clone(), told: told.cloned().flatten() });
+        }
+    }
+}
+
+/// A store whose indexes take no long text keeps a long key as its hash.
+fn is_hash_of(kept: &Cell, told: Option<&Cell>) -> bool {
+    let (Some(kept), Some(Some(told))) = (kept, told) else { return false };
+    kept.strip_prefix('#').is_some_and(|hash| hash == hex::encode(&Sha256::digest(told.as_bytes())))
+}
+
+fn differs(column: &'static str, kept: impl ToString, told: impl ToString) -> What {
+    What::Differs { column, kept: cell(kept), told: cell(told) }
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    reason = "a column may be nothing; numbers are copied"
+)]
+fn cell(value: impl ToString) -> Cell {
+    Some(value.to_string().into())
+}

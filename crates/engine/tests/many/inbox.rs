@@ -1,0 +1,141 @@
+//! The inbox: a call that a user's own transaction leaves in the database is carried out once, or visibly refused.
+
+use onceward_engine::{Config, Engine};
+use onceward_store::{AnyStore, Clock, ListQuery, Store};
+use onceward_testkit::postgres::{Server, psql};
+use tokio_postgres::NoTls;
+
+use crate::stage::{JOB, LONG, start, wait};
+use crate::{engines, proven};
+
+/// Wait until no letter is unanswered. Polls: the engine writes its answers without a word to anybody.
+async fn answered(client: &tokio_postgres::Client) {
+    let began = tokio::time::Instant::now();
+    loop {
+        let row = client.query_one("SELECT count(*) FROM onceward.inbox WHERE answered_at IS NULL", &[]).await.unwrap();
+        if row.get::<_, i64>(0) == 0 {
+            return;
+        }
+        assert!(began.elapsed() < LONG, "never answered");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn connect(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn jobs(engine: &Engine<AnyStore>) -> usize {
+    let query = ListQuery { lifecycle: Some(JOB.into()), limit: 1_000, ..ListQuery::default() };
+    engine.store().list(&query).await.unwrap().records.len()
+}
+
+/// As a person would, from PostgreSQL's own shell, with a table of their own.
+#[test]
+fn from_the_shell() {
+    wait(async {
+        let url = Server::shared().database();
+        psql(&url, "CREATE TABLE orders (number int PRIMARY KEY, item text NOT NULL)");
+        let engines = engines(1, &url, &Clock::manual(start()), &Config::default()).await;
+        let client = connect(&url).await;
+        let order = |number: u32, lifecycle: &str| {
+            format!(
+                "BEGIN; INSERT INTO orders VALUES ({number}, 'cup'); INSERT INTO onceward.inbox (owner, key, lifecycle) \
+                 VALUES ('shop', 'order {number}', '{lifecycle}'); NOTIFY onceward; COMMIT"
+            )
+        };
+        psql(&url, &order(1, "race.prize"));
+        answered(&client).await;
+        let seen = "SELECT key, subject IS NOT NULL, code FROM onceward.inbox ORDER BY number";
+        assert_eq!(psql(&url, seen), "order 1|t|");
+        let subject: uuid::Uuid = psql(&url, "SELECT subject FROM onceward.inbox").parse().unwrap();
+        let id = onceward_core::value::RecordId(subject);
+        assert_eq!(&*engines[0].store().record(id).await.unwrap().unwrap().owner, "shop");
+        // A refusal is seen beside the order that it belongs to.
+        psql(&url, &order(2, "no.such_thing"));
+        answered(&client).await;
+        let refused = "SELECT i.status >= 400, i.code <> '', i.reason <> '', i.subject IS NULL FROM orders o \
+                       JOIN onceward.inbox i ON i.key = 'order ' || o.number WHERE o.number = 2";
+        assert_eq!(psql(&url, refused), "t|t|t|t");
+        // An event of the record that the first letter made.
+        let cancel = format!(
+            "INSERT INTO onceward.inbox (owner, key, event, record) VALUES ('shop', 'cancel 1', 'cancel', '{subject}')"
+        );
+        psql(&url, &cancel);
+        answered(&client).await;
+        assert_eq!(
+            psql(&url, "SELECT subject, code FROM onceward.inbox WHERE key = 'cancel 1'"),
+            format!("{subject}|")
+        );
+        assert_eq!(engines[0].store().record(id).await.unwrap().unwrap().version, 2);
+        // What makes no sense does not get in at all.
+        for (columns, values) in [
+            ("owner, key", "'shop', 'x'"),
+            ("owner, key, event", "'shop', 'x', 'cancel'"),
+            ("owner, key, lifecycle", "'', 'x', 'a.b'"),
+            ("owner, key, lifecycle", "'engine', 'x', 'a.b'"),
+            ("owner, key, lifecycle, roles", "'shop', 'x', 'a.b', '{engine}'"),
+            ("owner, key, lifecycle, input", "'shop', 'x', 'a.b', '[]'"),
+            ("owner, key, lifecycle", "'shop', 'order 1', 'a.b'"),
+        ] {
+            let sql = format!("INSERT INTO onceward.inbox ({columns}) VALUES ({values})");
+            assert!(client.batch_execute(&sql).await.is_err(), "{sql}");
+        }
+    });
+}
+
+/// A program with tables of its own: what it commits is carried out once, by one of three engines; what it rolls back, never.
+#[test]
+fn from_a_program() {
+    const ORDERS: i32 = 200;
+    wait(async {
+        let url = Server::shared().database();
+        let engines = engines(3, &url, &Clock::manual(start()), &Config::default()).await;
+        let mut client = connect(&url).await;
+        client.batch_execute("CREATE TABLE orders (number int PRIMARY KEY)").await.unwrap();
+        for number in 0..ORDERS {
+            let transaction = client.transaction().await.unwrap();
+            transaction.execute("INSERT INTO orders VALUES ($1)", &[&number]).await.unwrap();
+            let sql = "INSERT INTO onceward.inbox (owner, key, lifecycle) VALUES ('shop', $1, 'execution.job')";
+            transaction.execute(sql, &[&format!("order {number}")]).await.unwrap();
+            if number % 4 == 3 {
+                transaction.rollback().await.unwrap();
+            } else {
+                transaction.commit().await.unwrap();
+            }
+        }
+        answered(&client).await;
+        let kept = usize::try_from(ORDERS * 3 / 4).unwrap();
+        assert_eq!(jobs(&engines[0]).await, kept);
+        let row = client.query_one("SELECT count(DISTINCT subject), count(*) FROM onceward.inbox", &[]).await.unwrap();
+        assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (150, 150));
+        // As if every engine had died after carrying a letter out and before writing its answer down.
+        let before = client.query("SELECT number, subject FROM onceward.inbox ORDER BY number", &[]).await.unwrap();
+        let forget =
+            "UPDATE onceward.inbox SET answered_at = NULL, taken_until = NULL, subject = NULL; NOTIFY onceward";
+        client.batch_execute(forget).await.unwrap();
+        answered(&client).await;
+        let after = client.query("SELECT number, subject FROM onceward.inbox ORDER BY number", &[]).await.unwrap();
+        let pairs = |rows: &[tokio_postgres::Row]| -> Vec<(i64, Option<uuid::Uuid>)> {
+            rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+        };
+        assert_eq!(pairs(&before), pairs(&after), "the same answers");
+        assert_eq!(jobs(&engines[0]).await, kept, "and nothing was made again");
+        // The same key with something else asked under it is told as what it is.
+        let other = "DELETE FROM onceward.inbox WHERE key = 'order 0'; \
+                     INSERT INTO onceward.inbox (owner, key, lifecycle, input) \
+                     VALUES ('shop', 'order 0', 'execution.job', '{\"x\": 1}'), ('shop', 'huge', 'execution.job', '{\"x\": 1e400}')";
+        client.batch_execute(other).await.unwrap();
+        answered(&client).await;
+        let codes =
+            client.query("SELECT code FROM onceward.inbox WHERE code IS NOT NULL ORDER BY key", &[]).await.unwrap();
+        let codes: Vec<&str> = codes.iter().map(|row| row.get(0)).collect();
+        assert_eq!(codes, ["bad_letter", "key_reused"]);
+        for engine in &engines {
+            engine.close().await;
+        }
+        proven(&url, start()).await;
+    });
+}

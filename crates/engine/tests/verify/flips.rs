@@ -1,0 +1,193 @@
+//! One value anywhere is another one: `verify` names it. What it cannot know stands in `docs/verify-columns.toml`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use onceward_core::hex;
+use onceward_engine::Report;
+use onceward_store::Difference;
+use onceward_testkit::random::{Chance, seeds};
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+use crate::built::{Built, Copy, Running};
+use crate::schema::{Row, Table, other, tables};
+
+/// How a column stands in the list.
+pub(crate) type Listed = BTreeMap<(String, String), String>;
+
+/// The columns that stand in the list for a kind of store.
+pub(crate) fn listed(store: &str) -> Listed {
+    let path = onceward_testkit::systems::repository().join("docs/verify-columns.toml");
+    let file: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+    let mut listed = Listed::new();
+    for column in file["column"].as_array().unwrap() {
+        let text = |name: &str| column[name].as_str().unwrap().to_owned();
+        assert!(text("why").len() > 40, "every column has its reason");
+        if column.get("store").is_some_and(|only| only.as_str() != Some(store)) {
+            continue;
+        }
+        for name in column["names"].as_array().unwrap() {
+            listed.insert((text("table"), name.as_str().unwrap().to_owned()), text("how"));
+        }
+    }
+    listed
+}
+
+/// A value of one row is another one.
+struct Flip<'a> {
+    table: &'a Table,
+    column: usize,
+    row: Row,
+    value: Value,
+}
+
+impl Flip<'_> {
+    fn told(&self) -> String {
+        let old = &self.row[self.column];
+        format!("{}.{}: {old:?} → {:?} in {:?}", self.table.name, self.name(), self.value, self.row)
+    }
+
+    fn name(&self) -> &str {
+        &self.table.columns[self.column].name
+    }
+
+    /// Some row of the table, and another value for it that the database takes.
+    fn choose<'a>(table: &'a Table, column: usize, copy: &Copy, chance: &mut Chance) -> Flip<'a> {
+        let connection = copy.connection();
+        let rows = table.rows(&connection, "true");
+        assert!(!rows.is_empty(), "{} is empty: nothing to flip", table.name);
+        // Something rather than nothing, where there is something.
+        let something: Vec<&Row> = rows.iter().filter(|row| row[column] != Value::Null).collect();
+        let row = match something.len() {
+            0 => rows[chance.below(rows.len())].clone(),
+            count => something[chance.below(count)].clone(),
+        };
+        for _ in 0..100 {
+            let value = other(&row[column], &table.columns[column], chance);
+            if table.change(&connection, &row, column, &value).is_ok_and(|changed| changed == 1) {
+                return Flip { table, column, row, value };
+            }
+        }
+        panic!("{}.{} takes no other value than {row:?}", table.name, table.columns[column].name);
+    }
+
+    /// Whether a difference names this value, or the row that it stands or stood in.
+    fn is_named_by(&self, difference: &Difference, original: &Connection) -> bool {
+        let names_column = match difference.column() {
+            None => true,
+            // The hash is of everything that an entry says, and of all of the bytes.
+            Some("hash") if self.table.name == "history" => true,
+            Some("bytes") if self.table.name == "contents" => true,
+            Some(column) => column == self.name(),
+        };
+        difference.table == self.table.name
+            && names_column
+            && self.hints(original).iter().any(|hint| difference.key.contains(hint))
+    }
+
+    /// What the row may be called by: its record, or its own key.
+    fn hints(&self, original: &Connection) -> Vec<String> {
+        let mut hints = Vec::new();
+        let mut after = self.row.clone();
+        after[self.column] = self.value.clone();
+        for row in [&self.row, &after] {
+            let value = |name: &str| {
+                let at = self.table.columns.iter().position(|column| column.name == name)?;
+                Some(row[at].clone())
+            };
+            let mut record = None;
+            match &*self.table.name {
+                "history" => hints.extend(value("seq").map(shown)),
+                "records" | "queues" => record = value("id"),
+                "executions" | "effects" | "ready" | "lanes" | "timers" => {
+                    let number = value("record").map(shown).unwrap();
+                    hints.push(format!("row {number}"));
+                    let sql = "SELECT id FROM records WHERE row = ?1";
+                    record = original.query_row(sql, [number], |row| row.get(0)).ok();
+                }
+                "links" => {
+                    let number = value("source").map(shown).unwrap();
+                    hints.push(format!("row {number}"));
+                    let sql = "SELECT id FROM records WHERE row = ?1";
+                    record = original.query_row(sql, [number], |row| row.get(0)).ok();
+                }
+                "uniques" | "counts" => hints.extend(value("parts").map(shown)),
+                "tallies" => hints.extend(value("owner").map(shown)),
+                "accounts" => hints.extend(value("name").map(shown)),
+                "counter" => hints.extend(value("one").map(shown)),
+                "contents" => hints.extend(value("sha256").map(shown)),
+                "names" | "sources" => hints.extend(value("id").map(shown)),
+                "definitions" => hints.extend(value("number").map(shown)),
+                other => panic!("{other} is a new table: say what its rows are called"),
+            }
+            if let Some(Value::Blob(bytes)) = record {
+                let id = <[u8; 16]>::try_from(&bytes[..]).map(uuid::Uuid::from_bytes);
+                hints.push(id.map_or_else(|_| hex::encode(&bytes), |id| id.to_string()));
+            }
+        }
+        hints
+    }
+}
+
+fn shown(value: Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(number) => number.to_string(),
+        Value::Text(text) => text,
+        Value::Blob(bytes) => hex::encode(&bytes),
+    }
+}
+
+/// INV-1, INV-3, INV-4, INV-7: a flipped value of any column of any table is named, unless the list says why it cannot be;
+/// and what the list calls free is not noticed.
+#[test]
+fn one_flipped_value_anywhere_is_named() {
+    let listed = listed("sqlite");
+    for seed in seeds("verify flips", 1) {
+        let _running = Running(seed);
+        println!("seed {seed}");
+        let built = Built::new(seed, 30);
+        let original = built.copy();
+        let tables = tables(&original.connection());
+        let mut chance = Chance::new(seed);
+        let (mut wrong, mut flipped) = (String::new(), 0);
+        let mut met = BTreeSet::new();
+        for table in &tables {
+            for (column, name) in table.columns.iter().map(|column| &column.name).enumerate() {
+                let which = (table.name.clone(), name.clone());
+                let how = listed.get(&which).map(String::as_str);
+                met.insert(which);
+                if matches!(how, Some("bounded" | "in part")) {
+                    continue;
+                }
+                let copy = built.copy();
+                let flip = Flip::choose(table, column, &copy, &mut chance);
+                flipped += 1;
+                let report = copy.verify();
+                let connection = original.connection();
+                let named = report.differences.iter().any(|difference| flip.is_named_by(difference, &connection));
+                if named == (how == Some("free")) {
+                    let found = outline(&report);
+                    let _ = writeln!(wrong, "{}\n  listed {how:?}, found:\n{found}", flip.told());
+                }
+            }
+        }
+        let gone: Vec<_> = listed.keys().filter(|which| !met.contains(*which)).collect();
+        assert!(gone.is_empty(), "listed, and in no table: {gone:?}");
+        println!("{flipped} values flipped in {} tables", tables.len());
+        assert!(wrong.is_empty(), "{wrong}");
+    }
+}
+
+fn outline(report: &Report) -> String {
+    let mut text = String::new();
+    for difference in report.differences.iter().take(12) {
+        let _ = writeln!(text, "    {difference}");
+    }
+    for drift in report.drifts.iter().take(3) {
+        let _ = writeln!(text, "    drift at {}", drift.seq);
+    }
+    text
+}

@@ -1,0 +1,206 @@
+//! Rows that are gone, rows that were added, a log that was cut or shuffled, and what the list of columns calls bounded.
+
+use onceward_engine::Report;
+use onceward_testkit::random::{Chance, seeds};
+use rusqlite::Connection;
+
+use crate::built::{Built, Running};
+use crate::schema::{Row, Table, other, tables};
+
+/// Rows whose being there the log does not tell, or that mean nothing.
+fn missed(table: &str) -> &'static str {
+    match table {
+        // Zero is as good as nothing.
+        "counts" | "tallies" => "count <> 0",
+        // The log knows bytes by their hash, and does not say who keeps them.
+        "contents" | "requests" => "false",
+        _ => "true",
+    }
+}
+
+fn names(report: &Report, table: &str) -> bool {
+    report.differences.iter().any(|difference| difference.table == table)
+}
+
+/// INV-4: a row that is gone is missed, in every table.
+#[test]
+fn a_row_that_is_gone_is_missed() {
+    for seed in seeds("verify gone", 1) {
+        let _running = Running(seed);
+        println!("seed {seed}");
+        let built = Built::new(seed, 20);
+        let mut chance = Chance::new(seed);
+        for table in tables(&built.copy().connection()) {
+            let copy = built.copy();
+            let connection = copy.connection();
+            let rows = table.rows(&connection, missed(&table.name));
+            if rows.is_empty() {
+                assert!(matches!(&*table.name, "contents" | "requests"), "{} is empty", table.name);
+                continue;
+            }
+            let row = &rows[chance.below(rows.len())];
+            assert_eq!(table.delete(&connection, row), 1, "{} {row:?}", table.name);
+            drop(connection);
+            let report = copy.verify();
+            assert!(names(&report, &table.name), "{} {row:?}: {:#?}", table.name, report.differences);
+        }
+    }
+}
+
+/// INV-4: a row that nothing explains is noticed, in every table.
+#[test]
+fn a_row_that_was_added_is_noticed() {
+    for seed in seeds("verify added", 1) {
+        let _running = Running(seed);
+        println!("seed {seed}");
+        let built = Built::new(seed, 20);
+        let mut chance = Chance::new(seed);
+        for table in tables(&built.copy().connection()) {
+            if table.name == "requests" {
+                continue;
+            }
+            let copy = built.copy();
+            let connection = copy.connection();
+            let row = added(&table, &connection, &mut chance);
+            drop(connection);
+            let report = copy.verify();
+            assert!(names(&report, &table.name), "{} {row:?}: {:#?}", table.name, report.differences);
+        }
+    }
+}
+
+/// A copy of some row with another key.
+fn added(table: &Table, connection: &Connection, chance: &mut Chance) -> Row {
+    let rows = table.rows(connection, "true");
+    for _ in 0..1_000 {
+        let mut row = rows[chance.below(rows.len())].clone();
+        let at = chance.below(row.len());
+        row[at] = other(&row[at], &table.columns[at], chance);
+        if at != 0 {
+            row[0] = other(&row[0], &table.columns[0], chance);
+        }
+        if table.insert(connection, &row).is_ok() {
+            return row;
+        }
+    }
+    panic!("{} takes no more rows", table.name);
+}
+
+/// INV-3, INV-4: whatever is cut off the end of the log is missed.
+#[test]
+fn a_log_that_was_cut_is_noticed() {
+    let built = Built::new(1, 20);
+    for cut in [1, 7] {
+        let copy = built.copy();
+        let connection = copy.connection();
+        let sql = "DELETE FROM history WHERE seq > (SELECT max(seq) - ?1 FROM history)";
+        connection.execute(sql, [cut]).unwrap();
+        assert!(names(&copy.verify(), "counter"), "the counter knows how far it went");
+        connection.execute("UPDATE counter SET seq = (SELECT max(seq) FROM history)", []).unwrap();
+        drop(connection);
+        let refusals_only =
+            "SELECT count(*) = 0 FROM history WHERE seq > (SELECT max(seq) - ?1 FROM history) AND record > 0";
+        let unseen: bool = built.copy().connection().query_row(refusals_only, [cut], |row| row.get(0)).unwrap();
+        // A refusal changes nothing: that one was the last in the log, nothing else shows.
+        assert_eq!(names(&copy.verify(), "records"), !unseen, "a record is further than its log");
+    }
+}
+
+/// INV-3: two neighbours of the log that changed places are noticed.
+#[test]
+fn swapped_entries_are_noticed() {
+    for seed in seeds("verify swapped", 2) {
+        let _running = Running(seed);
+        let built = Built::new(seed, 20);
+        let original = built.copy();
+        let connection = original.connection();
+        let sql = "SELECT a.seq FROM history a JOIN history b ON b.seq = a.seq + 1 WHERE a.record > 0 AND b.record > 0";
+        let mut statement = connection.prepare(sql).unwrap();
+        let places: Vec<i64> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        let mut chance = Chance::new(seed);
+        for _ in 0..5 {
+            let place = places[chance.below(places.len())];
+            let copy = built.copy();
+            let connection = copy.connection();
+            for sql in [
+                format!("UPDATE history SET seq = -1 WHERE seq = {place}"),
+                format!("UPDATE history SET seq = {place} WHERE seq = {}", place + 1),
+                format!("UPDATE history SET seq = {} WHERE seq = -1", place + 1),
+            ] {
+                connection.execute_batch(&sql).unwrap();
+            }
+            drop(connection);
+            let report = copy.verify();
+            assert!(!report.differences.is_empty(), "{place} and the next");
+        }
+    }
+}
+
+/// What the list calls bounded or told in part: on the one side of the bound nothing is said, on the other it is named.
+#[test]
+fn bounds_of_what_the_log_does_not_tell_exactly() {
+    let built = Built::new(3, 20);
+    let live = "record || ':' || token IN (SELECT record || ':' || token FROM executions WHERE status < 3)";
+    let heartbeat = format!(
+        "UPDATE timers SET due = due + 1000000 WHERE (due, record) IN (SELECT expires_at, record FROM executions WHERE {live}); \
+         UPDATE executions SET expires_at = expires_at + 1000000 WHERE {live}"
+    );
+    let back = format!(
+        "UPDATE timers SET due = due - 1000000 WHERE (due, record) IN (SELECT expires_at, record FROM executions WHERE {live}); \
+         UPDATE executions SET expires_at = expires_at - 100000000 WHERE {live}"
+    );
+    let far = format!("UPDATE executions SET expires_at = expires_at + 31536000000000 WHERE {live}");
+    let ended = "UPDATE executions SET expires_at = expires_at + 1 WHERE status >= 3";
+    let twice = "SELECT row FROM records WHERE links > 1 ORDER BY row LIMIT 1";
+    let comment = "UPDATE sources SET files = replace(files, 'about     = \\\"Holds things\\\"', 'about     = \\\"Holds what it can\\\"')";
+    let state = "UPDATE sources SET files = replace(files, 'about     = \\\"Holds things\\\"', 'about     = 7')";
+    for (what, sql, column) in [
+        ("a heartbeat", &*heartbeat, None),
+        ("a heartbeat that takes time away", &back, Some(("executions", "expires_at"))),
+        ("a lease of a year", &far, Some(("executions", "expires_at"))),
+        ("the lease of an ended execution", ended, Some(("executions", "expires_at"))),
+        (
+            "one link that came and went in a batch",
+            &*format!("UPDATE records SET links = links - 1 WHERE row = ({twice})"),
+            None,
+        ),
+        ("more links than ever came", "UPDATE records SET links = links + 1", Some(("records", "links"))),
+        ("fewer links than there are", "UPDATE records SET links = 0", Some(("records", "links"))),
+        ("another description", comment, None),
+        ("another lifecycle", state, Some(("sources", "files"))),
+    ] {
+        let copy = built.copy();
+        let connection = copy.connection();
+        let before = connection.total_changes();
+        connection.execute_batch(sql).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(connection.total_changes() > before, "{what} changes nothing");
+        drop(connection);
+        let report = copy.verify();
+        match column {
+            None => assert!(report.is_clean(), "{what}: {:#?}", report.differences),
+            Some((table, column)) => {
+                let found =
+                    report.differences.iter().find(|found| found.table == table && found.column() == Some(column));
+                assert!(found.is_some(), "{what}: {:#?}", report.differences);
+            }
+        }
+    }
+}
+
+/// INV-4: a job that nobody would ever be given is noticed, though no single value is wrong: it was sent to the back of its lane, and
+/// there is room in front.
+#[test]
+fn a_job_that_waits_for_ever_is_noticed() {
+    let built = Built::new(5, 0);
+    for lane in ["sb", "sx"] {
+        let copy = built.copy();
+        let connection = copy.connection();
+        let first = format!("SELECT record FROM lanes WHERE front = 1 AND key LIKE '%{lane}%' LIMIT 1");
+        let record: i64 = connection.query_row(&first, [], |row| row.get(0)).unwrap();
+        connection.execute("UPDATE lanes SET front = 0 WHERE record = ?1", [record]).unwrap();
+        connection.execute("DELETE FROM ready WHERE record = ?1", [record]).unwrap();
+        drop(connection);
+        let report = copy.verify();
+        assert!(names(&report, "lanes"), "{lane}: {report:#?}");
+    }
+}

@@ -1,0 +1,85 @@
+//! A database that an engine goes on writing while it is looked through.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use onceward_core::decide::{Call, Create};
+use onceward_engine::{Config, Engine, Submission, Wanted};
+use onceward_store::{Clock, SqliteStore, SqliteView, StoreError};
+use onceward_testkit::{user, worker};
+use serde_json::{Map, json};
+
+use crate::built::examined;
+use crate::stage::{Folder, suite};
+
+/// Jobs made, leased, kept alive, committed and failed, until somebody says stop.
+async fn work(engine: Arc<Engine<SqliteStore>>, stop: Arc<AtomicBool>) {
+    let (ann, bob) = (user("ann"), worker("bob"));
+    for round in 0.. {
+        let new = |number: i64| {
+            let lane = ["a", "b", "c"].get(usize::try_from(number % 5).unwrap_or(0));
+            let mut fields = Map::new();
+            fields.insert("lane".to_owned(), json!(lane));
+            fields.insert("weight".to_owned(), json!((number + round) % 4));
+            let create = Create { lifecycle: "suite.task".into(), id: None, owner: None, fields, payload: None };
+            Submission::new(&ann, Call::Create(create))
+        };
+        for reply in engine.submit_all((0..10).map(new).collect()).await.expect("it has room") {
+            reply.expect("a job");
+        }
+        let wanted = Wanted { most: 8, ..Wanted::one("suite.task", "w") };
+        for (number, leased) in (0..).zip(engine.lease(&bob, &wanted).await.expect("leasing")) {
+            let (id, token) = (leased.record.id, leased.token);
+            engine.heartbeat(&bob, id, token).await.expect("alive");
+            if number % 4 == 0 {
+                continue;
+            }
+            engine.commit(&bob, id, token, json!({ "number": number }), number % 2 == 0).await.expect("committed");
+        }
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+/// INV-4: nothing is called wrong that is only new, and everything is compared as of one moment.
+#[test]
+fn an_engine_may_go_on_writing() {
+    let folder = Folder::new();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
+    let clock = Clock::machine();
+    let store = SqliteStore::open(folder.file(), clock.clone()).expect("a new file");
+    let engine = Arc::new(runtime.block_on(async {
+        let engine = Engine::open(store, Config::default());
+        engine.define(&suite()).await.expect("sound files");
+        engine
+    }));
+    let stop = Arc::new(AtomicBool::new(false));
+    let working = runtime.spawn(work(Arc::clone(&engine), Arc::clone(&stop)));
+    let (mut first, mut last) = (None, 0);
+    for _ in 0..6 {
+        let view = SqliteView::open(folder.file()).expect("it opens beside the engine");
+        let report = examined(&view, clock.now());
+        assert!(report.is_clean(), "{report:#?}");
+        println!("{} entries, {} rows, {} too young", report.seq, report.rows, report.too_young);
+        first.get_or_insert(report.seq);
+        last = report.seq;
+    }
+    assert!(Some(last) > first, "the log has grown all the while");
+    stop.store(true, Ordering::Relaxed);
+    runtime.block_on(working).expect("the work ends");
+    runtime.block_on(engine.close());
+    let report = examined(&SqliteView::open(folder.file()).expect("it opens"), clock.now());
+    assert!(report.is_clean() && report.too_young == 0, "{report:#?}");
+}
+
+/// A view writes nothing, wants a file that is there, and one that is ours.
+#[test]
+fn a_view_wants_a_database_of_ours() {
+    let folder = Folder::new();
+    assert!(SqliteView::open(folder.file()).is_err());
+    assert!(!folder.file().exists(), "it makes no file");
+    rusqlite::Connection::open(folder.file()).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    assert!(matches!(SqliteView::open(folder.file()), Err(StoreError::Corrupt(_))));
+}

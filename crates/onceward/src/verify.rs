@@ -1,0 +1,202 @@
+//! `onceward verify`: is everything in a database as its log says?
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _, stderr};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use onceward_engine::{Drift, Report, Watch, verify};
+use onceward_store::scan::What;
+use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
+use serde_json::{Value, json};
+
+use crate::answer::{Outcome, say};
+use crate::database::Database;
+
+/// Recompute everything that a database keeps from its log, and name each difference
+///
+/// Works on a copy and on a database that an engine is writing. Nothing is written. Checks the log's hashes and that it has no
+/// gap, works out every record, execution, effect, balance, key, count, link, queue and timer again and compares them, decides
+/// every operation again that this version of the deciding code decided, and checks what must hold of all of it.
+///
+/// Exits with 0 if all is as the log says, with 1 and each difference if not, with 2 if the database cannot be read.
+#[derive(Args)]
+#[command(after_help = "Example:\n  onceward verify\n  onceward verify --db sqlite:backup.db --json")]
+pub(crate) struct Verify {
+    /// The database
+    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
+    db: Database,
+    /// Print the findings as JSON on standard output; docs/verify.md describes it
+    #[arg(long)]
+    json: bool,
+}
+
+impl Verify {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        let mut show = Show { tells: !self.json, bar: stderr().is_terminal().then(Bar::default), failed: None };
+        let report = match self.look(&mut show) {
+            // What cannot be read because it is damaged is found wanting, too.
+            Err(StoreError::Corrupt(why)) => Report { stopped: Some(why), ..Report::default() },
+            other => other.with_context(|| self.name())?,
+        };
+        show.clear();
+        if let Some(error) = show.failed {
+            return Err(error);
+        }
+        say(&if self.json { format!("{:#}\n", as_json(&report)) } else { summary(&report) })?;
+        let is_fine = report.is_clean() && report.stopped.is_none();
+        Ok(if is_fine { Outcome::Done } else { Outcome::Wanting })
+    }
+
+    fn name(&self) -> String {
+        match &self.db {
+            Database::Sqlite(path) => format!("sqlite:{}", path.display()),
+            // Its URL may hold a password.
+            Database::Postgres(_) => "PostgreSQL".to_owned(),
+        }
+    }
+
+    fn look(&self, show: &mut Show) -> Result<Report, StoreError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        let now = Clock::machine().now();
+        match &self.db {
+            Database::Sqlite(path) => runtime.block_on(verify(&SqliteView::open(path)?, now, show)),
+            Database::Postgres(url) => {
+                runtime.block_on(async { verify(&PostgresView::open(url).await?, now, show).await })
+            }
+        }
+    }
+}
+
+/// Tells of each difference when it is found, and shows how far it is.
+struct Show {
+    tells: bool,
+    bar: Option<Bar>,
+    failed: Option<anyhow::Error>,
+}
+
+impl Show {
+    fn line(&mut self, text: &str) {
+        if self.tells && self.failed.is_none() {
+            self.clear();
+            self.failed = say(text).err();
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Some(bar) = &mut self.bar {
+            bar.clear();
+        }
+    }
+}
+
+impl Watch for Show {
+    fn difference(&mut self, difference: &Difference) {
+        self.line(&format!("{difference}\n"));
+    }
+
+    fn drift(&mut self, drift: &Drift) {
+        self.line(&format!("drift: entry {}: {}\n", drift.seq, drift.why));
+    }
+
+    fn progress(&mut self, what: &'static str, done: u64, all: u64) {
+        if let Some(bar) = &mut self.bar {
+            bar.draw(what, done, all);
+        }
+    }
+}
+
+/// A line on the terminal that is drawn over and over.
+#[derive(Default)]
+struct Bar {
+    shown: String,
+}
+
+impl Bar {
+    const WIDTH: u64 = 30;
+
+    fn draw(&mut self, what: &str, done: u64, all: u64) {
+        let full = (done.min(all) * Self::WIDTH).checked_div(all).unwrap_or(Self::WIDTH);
+        let cells: String = (0..Self::WIDTH).map(|at| if at < full { '█' } else { '·' }).collect();
+        let line = format!("{what:<10} {cells} {}%", (done.min(all) * 100).checked_div(all).unwrap_or(100));
+        if line != self.shown {
+            // Nobody can be told that the terminal does not take it.
+            let _ = write!(stderr(), "\r{line}\x1b[K");
+            self.shown = line;
+        }
+    }
+
+    fn clear(&mut self) {
+        if !std::mem::take(&mut self.shown).is_empty() {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn summary(report: &Report) -> String {
+    let Report { seq, entries, records, rows, decided, undecided, other_refusals, too_young, .. } = report;
+    let mut text = format!(
+        "{entries} entries up to place {seq}, {records} records, {rows} rows; {decided} operations decided again\n"
+    );
+    for (count, what) in [
+        (undecided, "operations could not be decided again: another version of the deciding code decided them"),
+        (other_refusals, "refusals would be answered otherwise: they rested on what had been loaded"),
+        (too_young, "rows changed while their table was read, and were not looked for"),
+    ] {
+        if *count > 0 {
+            let _ = writeln!(text, "note: {count} {what}");
+        }
+    }
+    if let Some(why) = &report.stopped {
+        let _ = writeln!(text, "stopped: {why}");
+    }
+    match (report.all_differences(), report.all_drifts()) {
+        (0, 0) if report.stopped.is_none() => text.push_str("all is as the log says\n"),
+        (differences, drifts) => {
+            let _ = writeln!(text, "found wanting: {differences} differences, {drifts} drifts");
+        }
+    }
+    text
+}
+
+fn as_json(report: &Report) -> Value {
+    let differences: Vec<Value> = report.differences.iter().map(difference).collect();
+    let drifts: Vec<Value> =
+        report.drifts.iter().map(|drift| json!({ "entry": drift.seq, "why": drift.why })).collect();
+    json!({
+        "clean": report.is_clean() && report.stopped.is_none(),
+        "last_entry": report.seq,
+        "entries": report.entries,
+        "records": report.records,
+        "rows": report.rows,
+        "decided_again": report.decided,
+        "not_decided_again": report.undecided,
+        "other_refusals": report.other_refusals,
+        "too_young": report.too_young,
+        "stopped": report.stopped,
+        "differences": differences,
+        "more_differences": report.more_differences,
+        "drifts": drifts,
+        "more_drifts": report.more_drifts,
+    })
+}
+
+fn difference(difference: &Difference) -> Value {
+    let (what, column, kept, told, why) = match &difference.what {
+        What::Differs { column, kept, told } => ("differs", Some(*column), kept.as_deref(), told.as_deref(), None),
+        What::Missing => ("missing", None, None, None, None),
+        What::Extra => ("extra", None, None, None, None),
+        What::Broken(why) => ("broken", None, None, None, Some(why)),
+    };
+    json!({
+        "table": difference.table,
+        "key": difference.key,
+        "what": what,
+        "column": column,
+        "kept": kept,
+        "told": told,
+        "why": why,
+        "rule": difference.rule,
+    })
+}

@@ -1,0 +1,145 @@
+//! `onceward verify`, run as a user runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use onceward_core::decide::{Call, Create};
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::record::Actor;
+use onceward_engine::{Config, Engine, Submission};
+use onceward_store::{Clock, SqliteStore};
+use serde_json::{Map, Value, json};
+
+const NOTE: &str = r#"
+language  = 1
+lifecycle = "desk.note"
+about     = "A note"
+
+[states]
+open = { about = "may be written", rest = true }
+
+[fields]
+text = { type = "string", optional = true }
+
+[[on.create]]
+go   = "-> open"
+take = ["text"]
+"#;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// A database with three notes, written by an engine that stays open as long as what is given back.
+fn notes(folder: &Path) -> (tokio::runtime::Runtime, Engine<SqliteStore>) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
+    let engine = runtime.block_on(async {
+        let store = SqliteStore::open(folder.join("onceward.db"), Clock::machine()).expect("a new file");
+        let engine = Engine::open(store, Config::default());
+        let files = Files { files: vec![File { name: "note.toml".to_owned(), text: NOTE.into() }] };
+        engine.define(&files).await.expect("a sound file");
+        for text in ["milk", "bread", "salt"] {
+            let fields = Map::from_iter([("text".to_owned(), json!(text))]);
+            let create = Create { lifecycle: "desk.note".into(), id: None, owner: None, fields, payload: None };
+            let submission = Submission::new(&Actor::new("ann", &["producer"]), Call::Create(create));
+            engine.submit(submission).await.expect("a note");
+        }
+        engine
+    });
+    (runtime, engine)
+}
+
+fn verify(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_onceward"))
+        .current_dir(folder)
+        .arg("verify")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn harm(folder: &Path, sql: &str) {
+    rusqlite::Connection::open(folder.join("onceward.db")).expect("it opens").execute_batch(sql).expect("harm");
+}
+
+#[test]
+fn a_database_is_looked_through_while_its_engine_runs() {
+    let folder = folder("verify_live");
+    let _running = notes(&folder);
+    let done = verify(&folder, &[]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let said = text(&done.stdout);
+    assert!(said.starts_with("3 entries up to place 3, 3 records"), "{said}");
+    assert!(said.ends_with("all is as the log says\n"), "{said}");
+    assert_eq!(text(&done.stderr), "", "no progress bar where nobody looks");
+}
+
+#[test]
+fn each_difference_is_named_and_exits_with_1() {
+    let folder = folder("verify_harmed");
+    drop(notes(&folder));
+    harm(&folder, "UPDATE records SET fields = '[\"beer\"]' WHERE row = 2; DELETE FROM tallies");
+    let done = verify(&folder, &["--db", "sqlite:onceward.db"]);
+    assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
+    let said = text(&done.stdout);
+    assert!(said.contains("fields: kept is [\"beer\"], the log says [\"bread\"] (INV-3)"), "{said}");
+    assert!(said.contains("tallies desk.note ann open: not there"), "{said}");
+    assert!(said.ends_with("found wanting: 2 differences, 0 drifts\n"), "{said}");
+}
+
+#[test]
+fn json_has_the_same_findings() {
+    let folder = folder("verify_json");
+    drop(notes(&folder));
+    let clean: Value = serde_json::from_str(&text(&verify(&folder, &["--json"]).stdout)).expect("JSON");
+    assert_eq!((&clean["clean"], &clean["entries"], &clean["decided_again"]), (&json!(true), &json!(3), &json!(3)));
+    harm(&folder, "UPDATE records SET version = 5 WHERE row = 1");
+    let done = verify(&folder, &["--json"]);
+    assert_eq!(done.status.code(), Some(1));
+    let found: Value = serde_json::from_str(&text(&done.stdout)).expect("JSON");
+    assert_eq!(found["clean"], json!(false));
+    let difference = &found["differences"][0];
+    assert_eq!(difference["table"], "records");
+    assert_eq!((&difference["column"], &difference["kept"]), (&json!("version"), &json!("5")));
+    assert_eq!((&difference["told"], &difference["what"]), (&json!("1"), &json!("differs")));
+}
+
+#[test]
+fn damaged_pages_are_found_wanting() {
+    let folder = folder("verify_pages");
+    drop(notes(&folder));
+    let path = folder.join("onceward.db");
+    let mut bytes = std::fs::read(&path).expect("the file");
+    let middle = bytes.len() / 2;
+    bytes[4_096..middle].fill(0x5a);
+    std::fs::write(&path, bytes).expect("written");
+    let done = verify(&folder, &[]);
+    assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains("stopped: "), "{}", text(&done.stdout));
+}
+
+#[test]
+fn what_is_no_database_is_misuse() {
+    let folder = folder("verify_misuse");
+    for (arguments, said) in [
+        (&["--db", "sqlite:nowhere.db"][..], "nowhere.db"),
+        (&["--db", "postgres://127.0.0.1:1/x"], "PostgreSQL"),
+        (&["--db", "sqlite::memory:"], "in memory"),
+        (&["--db", "onceward.db"], "sqlite:PATH"),
+        (&[], "onceward.db"),
+    ] {
+        let done = verify(&folder, arguments);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&done.stderr).contains(said), "{arguments:?}: {}", text(&done.stderr));
+    }
+    assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is made");
+}

@@ -1,0 +1,96 @@
+//! Word from process to process that something was written. A hint and no more: sent outside of the transaction that wrote,
+//! at most so often, and lost when nobody listens. Whoever relies on it looks for itself now and then.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_postgres::{AsyncMessage, Config, NoTls};
+
+/// At most one word in this time: many saves make one.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// How long to wait before listening again, where the connection was lost.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Tells and listens as long as it lives.
+#[derive(Debug)]
+pub(super) struct News {
+    heard: watch::Receiver<u64>,
+    to_tell: Arc<Notify>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl News {
+    /// `name` tells our own words from those of others.
+    pub(super) fn start(config: Config, pool: Pool, name: String) -> Self {
+        let (raise, heard) = watch::channel(0);
+        let to_tell = Arc::new(Notify::new());
+        let telling = tokio::spawn(tell(pool, Arc::clone(&to_tell), name.clone()));
+        let hearing = tokio::spawn(hear(config, name, raise));
+        Self { heard, to_tell, tasks: [telling, hearing] }
+    }
+
+    pub(super) fn heard(&self) -> watch::Receiver<u64> {
+        self.heard.clone()
+    }
+
+    /// Something was written.
+    pub(super) fn tell(&self) {
+        self.to_tell.notify_one();
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn tell(pool: Pool, to_tell: Arc<Notify>, name: String) {
+    loop {
+        to_tell.notified().await;
+        // Where the database is away, those who listen are cut off too, and look for themselves.
+        if let Ok(client) = pool.get().await
+            && let Ok(statement) = client.prepare_cached("SELECT pg_notify('onceward', $1)").await
+        {
+            let _ = client.query(&statement, &[&name]).await;
+        }
+        tokio::time::sleep(QUIET).await;
+    }
+}
+
+async fn hear(config: Config, name: String, raise: watch::Sender<u64>) {
+    loop {
+        let _ = listen(&config, &name, &raise).await;
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Listen until the connection ends.
+async fn listen(config: &Config, name: &str, raise: &watch::Sender<u64>) -> Result<(), tokio_postgres::Error> {
+    let (client, mut connection) = config.connect(NoTls).await?;
+    let (forward, mut words) = mpsc::unbounded_channel();
+    let driving = tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(word) = message
+                && forward.send(word.payload().to_owned()).is_err()
+            {
+                return;
+            }
+        }
+    });
+    let listening = client.batch_execute("LISTEN onceward").await;
+    // What was said before is not heard any more.
+    raise.send_modify(|count| *count += 1);
+    while let Some(word) = words.recv().await {
+        if word != name {
+            raise.send_modify(|count| *count += 1);
+        }
+    }
+    driving.abort();
+    listening
+}

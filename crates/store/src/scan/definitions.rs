@@ -1,0 +1,87 @@
+//! Lifecycles as they are kept, held against the files that they came from.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Difference, Learned, What};
+use crate::catalog::Catalog;
+
+/// The rows of `sources` and `definitions`, by their numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptDefinitions {
+    /// Number and files.
+    pub(crate) sources: Vec<(i64, String)>,
+    pub(crate) definitions: Vec<KeptDefinition>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct KeptDefinition {
+    pub(crate) number: i64,
+    pub(crate) name: String,
+    pub(crate) hash: String,
+    pub(crate) source: i64,
+}
+
+/// The catalog that the files give, as far as they do. A version's hash is that of its compiled form, so nothing can be
+/// changed in a file without its being noticed; and each version came with the first files that give it.
+pub(crate) fn held_against_files(kept: &KeptDefinitions) -> Learned {
+    let mut differences = Vec::new();
+    let mut catalog = Catalog::default();
+    let mut given = Vec::new();
+    let mut is_whole = true;
+    let mut reported = BTreeSet::new();
+    for (number, files) in &kept.sources {
+        match Catalog::compiled(files) {
+            Ok(definitions) => given.push((*number, definitions)),
+            Err(why) => differences.push(Difference::new(
+                "sources",
+                number,
+                What::Differs { column: "files", kept: Some(why.into()), told: Some("files that compile".into()) },
+            )),
+        }
+        if !kept.definitions.iter().any(|definition| definition.source == *number) {
+            differences.push(Difference::new("sources", number, What::Extra));
+        }
+    }
+    for lifecycle in given.iter().flat_map(|(_, definitions)| definitions.lifecycles.values()) {
+        if !kept.definitions.iter().any(|definition| *definition.hash == *lifecycle.hash) {
+            let key = format!("{} {}", lifecycle.name, lifecycle.hash);
+            differences.push(Difference::new("definitions", key, What::Missing));
+            is_whole = false;
+        }
+    }
+    for (place, definition) in (1..).zip(&kept.definitions) {
+        let KeptDefinition { number, name, hash, source } = definition;
+        if *number != place {
+            differences.push(Difference::differs("definitions", number, "number", number, place));
+        }
+        if !kept.sources.iter().any(|(number, _)| number == source) && reported.insert(*source) {
+            differences.push(Difference::new("sources", source, What::Missing));
+        }
+        let version_in = |definitions: &onceward_core::model::Definitions| {
+            definitions.lifecycles.values().find(|lifecycle| *lifecycle.hash == **hash).map(Arc::clone)
+        };
+        let first =
+            given.iter().find_map(|(number, definitions)| version_in(definitions).map(|found| (*number, found)));
+        let Some((first, lifecycle)) = first else {
+            // The one that its files give under its name, so that the rest can still be looked at.
+            let own = given.iter().find(|(number, _)| number == source);
+            let named = own.and_then(|(_, definitions)| definitions.lifecycles.get(&**name));
+            let told = named.map_or("a version that its files give", |named| &*named.hash);
+            differences.push(Difference::differs("definitions", number, "hash", hash, told));
+            match named {
+                Some(named) => catalog.add(named),
+                None => is_whole = false,
+            }
+            continue;
+        };
+        if first != *source {
+            differences.push(Difference::differs("definitions", number, "source", source, first));
+        }
+        if *lifecycle.name != **name {
+            differences.push(Difference::differs("definitions", number, "name", name, &lifecycle.name));
+        }
+        catalog.add(&lifecycle);
+    }
+    Learned { catalog: Arc::new(catalog), is_whole, differences }
+}

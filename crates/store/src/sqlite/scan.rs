@@ -1,0 +1,192 @@
+//! Every table page by page, as it stands: numbers of records become ids, blobs become hex.
+
+use std::borrow::Cow;
+
+use onceward_core::hex;
+use onceward_core::value::RecordId;
+use rusqlite::types::{Value as Sql, ValueRef};
+use rusqlite::{Connection, Row, Transaction, params_from_iter};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::names;
+use crate::StoreError;
+use crate::scan::{Cell, Cells, Cursor, LogPage, LogRow, ScanPage, Spot, Table, number};
+
+/// `requests` and the tables of definitions are not among them: the log does not tell of the one, and the others have no pages.
+pub(super) const TABLES: &[Table] = &[
+    Table::Counter,
+    Table::Records,
+    Table::Executions,
+    Table::Effects,
+    Table::Uniques,
+    Table::Counts,
+    Table::Accounts,
+    Table::Links,
+    Table::Queues,
+    Table::Ready,
+    Table::Lanes,
+    Table::Timers,
+    Table::Tallies,
+    Table::Contents,
+];
+
+pub(super) fn log(connection: &mut Connection, after: i64, limit: usize) -> Result<LogPage, StoreError> {
+    let transaction = connection.transaction()?;
+    let sql = "SELECT h.seq, h.record, r.id, h.version, h.at, h.previous, h.text, h.hash FROM history h \
+               LEFT JOIN records r ON r.row = h.record WHERE h.seq > ?1 ORDER BY h.seq LIMIT ?2";
+    let seq = last(&transaction)?;
+    let mut statement = transaction.prepare_cached(sql)?;
+    let mut found = statement.query(rusqlite::params![after, limit])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        let (number, id): (Option<i64>, _) = (row.get(1)?, record_id(row, 2)?);
+        rows.push(LogRow {
+            seq: row.get(0)?,
+            record: id,
+            nobody: number.filter(|_| id.is_none()),
+            version: row.get(3)?,
+            at: row.get(4)?,
+            batch_end: None,
+            previous: Some(row.get(5)?),
+            text: row.get(6)?,
+            hash: row.get(7)?,
+        });
+    }
+    Ok(LogPage { seq, rows })
+}
+
+/// The last entry's place. Not the counter, which is itself looked at.
+fn last(transaction: &Transaction) -> Result<u64, StoreError> {
+    let mut statement = transaction.prepare_cached("SELECT max(seq) FROM history")?;
+    let last: Option<i64> = statement.query_row([], |row| row.get(0))?;
+    Ok(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
+}
+
+/// How a table is read: in which order, which columns besides, and from where.
+struct Plan {
+    order: &'static [&'static str],
+    columns: &'static str,
+    from: &'static str,
+}
+
+fn plan(table: Table) -> Plan {
+    let (order, columns, from): (&'static [&'static str], _, _) = match table {
+        Table::Counter => (&["one"], "seq", "counter"),
+        Table::Records => (
+            &["row"],
+            "id, definition, state, version, owner, fields, attempt, created_at, updated_at, started_at, finished_at, \
+             entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, links",
+            "records",
+        ),
+        Table::Executions => (
+            &["e.record", "e.token"],
+            "r.id, e.id, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, e.finished_at, e.abort_code, \
+             e.abort_retryable, e.finish_moves, e.key",
+            "executions e LEFT JOIN records r ON r.row = e.record",
+        ),
+        Table::Effects => {
+            (&["f.record"], "r.id, f.execution, f.token, f.result", "effects f LEFT JOIN records r ON r.row = f.record")
+        }
+        Table::Uniques => (&["lifecycle", "name", "parts"], "parts, holder", "uniques"),
+        Table::Counts => (&["lifecycle", "name", "parts", "window"], "parts, count", "counts"),
+        Table::Accounts => (&["asset", "name"], "outside, balance", "accounts"),
+        Table::Links => (
+            &["l.target", "l.lifecycle", "l.field", "l.source"],
+            "t.id, s.id",
+            "links l LEFT JOIN records t ON t.row = l.target LEFT JOIN records s ON s.row = l.source",
+        ),
+        Table::Queues => (&["lifecycle", "parts", "created_at", "id"], "id", "queues"),
+        Table::Ready => (
+            &["w.lifecycle", "w.rank", "w.record"],
+            "r.id, w.ready_at, w.definition, w.key, EXISTS (SELECT 1 FROM lanes l WHERE l.lifecycle = w.lifecycle \
+             AND l.key = w.key AND l.front = 1 AND l.rank = w.rank AND l.record = w.record)",
+            "ready w LEFT JOIN records r ON r.row = w.record",
+        ),
+        Table::Lanes => (
+            &["l.lifecycle", "l.key", "l.front", "l.rank", "l.record"],
+            "r.id, l.ready_at, l.definition, EXISTS (SELECT 1 FROM ready w WHERE w.lifecycle = l.lifecycle \
+             AND w.rank = l.rank AND w.record = l.record), \
+             CASE WHEN l.front = 1 THEN 0 ELSE (SELECT count(*) FROM (SELECT 1 FROM lanes b \
+             WHERE b.lifecycle = l.lifecycle AND b.key = l.key AND b.front = 1 AND (b.rank, b.record) < (l.rank, l.record) \
+             LIMIT 1000)) END",
+            "lanes l LEFT JOIN records r ON r.row = l.record",
+        ),
+        Table::Timers => (
+            &["t.due", "t.record"],
+            "r.id, e.expires_at",
+            "timers t LEFT JOIN records r ON r.row = t.record LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt",
+        ),
+        Table::Tallies => (&["lifecycle", "owner", "state"], "count", "tallies"),
+        Table::Contents => (&["sha256"], "bytes", "contents"),
+    };
+    Plan { order, columns, from }
+}
+
+pub(super) fn page(
+    connection: &mut Connection,
+    table: Table,
+    after: Option<&Cursor>,
+    limit: usize,
+) -> Result<ScanPage, StoreError> {
+    let transaction = connection.transaction()?;
+    let seq = last(&transaction)?;
+    let names = names::load(&transaction)?;
+    let Plan { order, columns, from } = plan(table);
+    let order_by = order.join(", ");
+    let places = vec!["?"; order.len()].join(", ");
+    let condition = if after.is_some() { format!("WHERE ({order_by}) > ({places})") } else { String::new() };
+    let sql = format!("SELECT {order_by}, {columns} FROM {from} {condition} ORDER BY {order_by} LIMIT {limit}");
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let width = statement.column_count();
+    let values = after.iter().flat_map(|cursor| &cursor.0).map(|spot| match spot {
+        Spot::Int(number) => Sql::Integer(*number),
+        Spot::Text(text) => Sql::Text(text.clone()),
+        Spot::Bytes(bytes) => Sql::Blob(bytes.clone()),
+    });
+    let mut found = statement.query(params_from_iter(values))?;
+    let mut page = ScanPage { seq, rows: Vec::new(), next: None };
+    while let Some(row) = found.next()? {
+        let values = (0..width).map(|at| cell(table, row, at)).collect::<Result<_, _>>()?;
+        page.rows.push(Cells { values, names: &names, dense: true }.kept(table)?);
+        if page.rows.len() == limit {
+            page.next = Some(cursor(row, order.len())?);
+        }
+    }
+    Ok(page)
+}
+
+fn cursor(row: &Row, columns: usize) -> Result<Cursor, StoreError> {
+    let mut spots = Vec::with_capacity(columns);
+    for at in 0..columns {
+        spots.push(match row.get::<_, Sql>(at)? {
+            Sql::Integer(number) => Spot::Int(number),
+            Sql::Text(text) => Spot::Text(text),
+            Sql::Blob(bytes) => Spot::Bytes(bytes),
+            other => return Err(StoreError::corrupt(format!("{other:?} stands in a key"))),
+        });
+    }
+    Ok(Cursor(spots))
+}
+
+fn cell(table: Table, row: &Row, at: usize) -> Result<Cell, StoreError> {
+    Ok(match (table, at, row.get_ref(at)?) {
+        // What may be long is known by its hash.
+        (Table::Effects, 4, ValueRef::Text(bytes)) | (Table::Contents, 1, ValueRef::Blob(bytes)) => {
+            Some(Cow::Owned(hex::encode(&Sha256::digest(bytes))))
+        }
+        (_, _, ValueRef::Null) => None,
+        (_, _, ValueRef::Integer(value)) => number(value),
+        (_, _, ValueRef::Real(value)) => number(value),
+        (_, _, ValueRef::Text(text)) => Some(Cow::Owned(String::from_utf8_lossy(text).into_owned())),
+        (_, _, ValueRef::Blob(bytes)) => Some(Cow::Owned(hex::encode(bytes))),
+    })
+}
+
+fn record_id(row: &Row, at: usize) -> Result<Option<RecordId>, StoreError> {
+    let bytes = match row.get_ref(at)? {
+        ValueRef::Blob(bytes) => <[u8; 16]>::try_from(bytes).ok(),
+        _ => None,
+    };
+    Ok(bytes.map(|bytes| RecordId(Uuid::from_bytes(bytes))))
+}

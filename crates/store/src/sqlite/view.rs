@@ -1,0 +1,106 @@
+//! A database file looked through beside the engine that writes it, or a copy of one that nobody writes.
+
+use std::path::Path;
+
+use onceward_core::value::RecordId;
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+use serde_json::Value as Json;
+
+use super::definitions::kept;
+use super::names;
+use super::open;
+use super::scan::{self, TABLES};
+use super::threads::Threads;
+use crate::StoreError;
+use crate::names::Names;
+use crate::scan::{Cursor, Difference, Learned, LogPage, Scan, ScanPage, Table, held_against_files};
+
+/// A database file, read only. It takes no lock that an engine would wait for, and is let in while one runs.
+#[derive(Debug)]
+pub struct SqliteView {
+    reader: Threads<Connection>,
+}
+
+impl SqliteView {
+    /// Open a file that is there. Its schema must be one that this program knows.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        let connection = open::reader(path).and_then(|connection| open::check_schema(&connection).map(|()| connection));
+        let connection = match connection {
+            // A copy in a folder that cannot be written has no place for the files beside it that readers share.
+            Err(StoreError::Unavailable(_) | StoreError::ReadOnly(_)) if path.is_file() => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+                let name = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+                let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?;
+                open::check_schema(&connection)?;
+                connection
+            }
+            other => other?,
+        };
+        Ok(Self { reader: Threads::start("view", vec![connection])? })
+    }
+
+    /// What SQLite itself finds wrong with the pages of each table and of its indexes. Reading the rows does not come to all of
+    /// them, and an engine does, sooner or later. One short transaction for each table.
+    async fn damage(&self) -> Result<Vec<Difference>, StoreError> {
+        let tables = self.reader.run(|connection| {
+            let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+            let names = statement.query_map([], |row| row.get::<_, String>(0))?;
+            Ok(names.collect::<Result<Vec<_>, _>>()?)
+        });
+        let mut found = Vec::new();
+        for table in tables.await? {
+            let said = self.reader.run(move |connection| {
+                let mut statement = connection.prepare("SELECT * FROM pragma_integrity_check(?1)")?;
+                let said =
+                    statement.query_map([&table], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+                Ok((table, said))
+            });
+            let (table, said) = said.await?;
+            let wrong = said.into_iter().filter(|line| line != "ok");
+            found.extend(wrong.map(|line| Difference::broken("pages", &table, line)));
+        }
+        Ok(found)
+    }
+}
+
+impl Scan for SqliteView {
+    fn tables(&self) -> &'static [Table] {
+        TABLES
+    }
+
+    async fn learn(&self) -> Result<Learned, StoreError> {
+        let damage = self.damage().await?;
+        self.reader
+            .run(move |connection| {
+                let transaction = connection.transaction()?;
+                let mut learned = held_against_files(&kept(&transaction)?);
+                let (kept, told) = (names::load(&transaction)?, Names::of(learned.catalog.since(0)));
+                if learned.is_whole {
+                    learned.differences.extend(told.differences(&kept));
+                }
+                learned.differences.extend(damage);
+                Ok(learned)
+            })
+            .await
+    }
+
+    async fn scan_log(&self, after: i64, limit: usize) -> Result<LogPage, StoreError> {
+        self.reader.run(move |connection| scan::log(connection, after, limit)).await
+    }
+
+    async fn scan(&self, table: Table, after: Option<Cursor>, limit: usize) -> Result<ScanPage, StoreError> {
+        self.reader.run(move |connection| scan::page(connection, table, after.as_ref(), limit)).await
+    }
+
+    async fn result(&self, record: RecordId) -> Result<Option<Json>, StoreError> {
+        let sql = "SELECT f.result FROM effects f JOIN records r ON r.row = f.record WHERE r.id = ?1";
+        self.reader
+            .run(move |connection| {
+                let mut statement = connection.prepare_cached(sql)?;
+                let found: Option<String> = statement.query_row([record.0.as_bytes()], |row| row.get(0)).optional()?;
+                Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
+            })
+            .await
+    }
+}

@@ -1,0 +1,264 @@
+//! What belongs to PostgreSQL alone: a server that many processes share.
+
+mod stage;
+
+use std::sync::Arc;
+
+use onceward_core::decide::{Call, Key};
+use onceward_core::diagnostic::File;
+use onceward_core::time::Duration;
+use onceward_store::{Base, Clock, LeaseQuery, PostgresStore, Save, Store, StoreError};
+use onceward_testkit::postgres::{Server, psql};
+use onceward_testkit::{user, worker};
+use serde_json::json;
+use stage::driver::{Driver, create, fire};
+use stage::{start, suite, wait};
+
+async fn open(url: &str) -> Result<PostgresStore, StoreError> {
+    PostgresStore::open_with_clock(url, Clock::manual(start())).await
+}
+
+/// Many processes that start at once on an empty database: one makes the schema, all of them work.
+#[test]
+fn all_start_at_once() {
+    wait(async {
+        let url = Server::shared().database();
+        let opening: Vec<_> = (0..8)
+            .map(|_| {
+                let url = url.clone();
+                tokio::spawn(async move { open(&url).await.map(|_| ()) })
+            })
+            .collect();
+        for one in opening {
+            one.await.expect("no panic").expect("it opens");
+        }
+        assert_eq!(psql(&url, "SELECT count(*) FROM onceward.migrations WHERE number > 0"), "1");
+    });
+}
+
+/// Nobody else's schema is taken for ours, and none is harmed.
+#[test]
+fn other_databases_are_refused() {
+    wait(async {
+        let url = Server::shared().database();
+        psql(&url, "CREATE SCHEMA onceward CREATE TABLE theirs (x int)");
+        let found = open(&url).await;
+        assert!(matches!(&found, Err(StoreError::Corrupt(why)) if why.contains("not one of Onceward's")), "{found:?}");
+        let url = Server::shared().database();
+        drop(open(&url).await.unwrap());
+        psql(&url, "INSERT INTO onceward.migrations VALUES (99, now())");
+        let found = open(&url).await;
+        assert!(matches!(found, Err(StoreError::TooNew { found: 99, known: 1 })), "{found:?}");
+        for url in ["postgres://nobody@%2Fnowhere%2Fat-all/x", "nonsense://", &format!("{url}_not")] {
+            let found = open(url).await;
+            assert!(matches!(found, Err(StoreError::Unavailable(_))), "{found:?}");
+        }
+    });
+}
+
+/// The database itself will not have a second effect nor a balance below nothing, whoever writes.
+#[test]
+fn the_database_holds_its_constraints_alone() {
+    wait(async {
+        let url = Server::shared().database();
+        let store = open(&url).await.unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let task = driver.create(&ann, "suite.task", json!({}), start()).await;
+        let token = driver.lease(&bob, task, start()).await;
+        driver.ok(&bob, Call::Commit { record: task, token, result: json!(1), finish: true }, start()).await;
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        for (sql, constraint) in [
+            ("INSERT INTO onceward.effects SELECT * FROM onceward.effects", "effects_pkey"),
+            ("INSERT INTO onceward.accounts VALUES ('coin', 'x', false, -1)", "accounts_check"),
+            ("UPDATE onceward.records SET hold = -1", "records_hold_check"),
+            ("UPDATE onceward.tallies SET count = -1", "tallies_count_check"),
+            ("INSERT INTO onceward.counts VALUES (1, 1, 'x', 1, -1)", "counts_count_check"),
+            ("INSERT INTO onceward.batches SELECT last, first, batch + 1 FROM onceward.batches", "batches_pkey"),
+        ] {
+            let error = client.batch_execute(sql).await.expect_err(sql);
+            let found = error.as_db_error().and_then(|error| error.constraint()).unwrap_or_default().to_owned();
+            assert_eq!(found, constraint, "{sql}");
+        }
+    });
+}
+
+/// Every table has a primary key, and nothing of ours stands outside of our schema.
+#[test]
+fn every_table_has_a_primary_key() {
+    wait(async {
+        let url = Server::shared().database();
+        drop(open(&url).await.unwrap());
+        let bare = "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'onceward'::regnamespace AND c.relkind = 'r' \
+                    AND NOT EXISTS (SELECT FROM pg_constraint p WHERE p.conrelid = c.oid AND p.contype = 'p')";
+        assert_eq!(psql(&url, bare), "");
+        assert_eq!(psql(&url, "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"), "0");
+    });
+}
+
+/// What one process brings, another learns when it meets it: definitions, names and records.
+#[test]
+fn definitions_of_another_process_are_learnt() {
+    wait(async {
+        let url = Server::shared().database();
+        let (one, two) = (open(&url).await.unwrap(), open(&url).await.unwrap());
+        one.put_definitions(&suite()).await.unwrap();
+        assert_eq!(two.definitions().await.unwrap().number(), 0);
+        let ann = user("ann");
+        let id = Driver::new(&one).await.create(&ann, "suite.box", json!({ "name": "mine" }), start()).await;
+        let found = two.record(id).await.unwrap().unwrap();
+        assert_eq!(&*found.lifecycle.name, "suite.box");
+        assert_eq!(two.definitions().await.unwrap().number(), one.definitions().await.unwrap().number());
+        // A new version, and a record by it, loaded as part of a batch.
+        let mut files = suite();
+        let File { text, .. } = &mut files.files[0];
+        *text = text.replace("max = 10, clash", "max = 11, clash").into();
+        one.put_definitions(&files).await.unwrap();
+        let newer = one.definitions().await.unwrap().number();
+        let mut driver = Driver::new(&one).await;
+        for _ in 0..50 {
+            let _ = driver.operation(&ann, create("suite.box", json!({})));
+        }
+        let id = driver.create(&ann, "suite.box", json!({}), start()).await;
+        let mut base = Base::default();
+        two.load(&mut base, &[Key::Record(id)]).await.unwrap();
+        assert!(base.snapshot().record(id).is_some());
+        assert_eq!(two.definitions().await.unwrap().number(), newer);
+        // Both bring the same at once: one version.
+        let both = [one, two].map(|store| tokio::spawn(async move { store.put_definitions(&suite()).await }));
+        for put in both {
+            assert_eq!(put.await.unwrap().unwrap().number(), newer);
+        }
+    });
+}
+
+/// Two processes after the same key, decided side by side: one has it, the other is told of exactly that key.
+#[test]
+fn two_processes_claim_one_key() {
+    wait(async {
+        let url = Server::shared().database();
+        let (one, two) = (open(&url).await.unwrap(), open(&url).await.unwrap());
+        one.put_definitions(&suite()).await.unwrap();
+        let ann = user("ann");
+        let mut driver = Driver::new(&one).await;
+        let boxes = [
+            driver.create(&ann, "suite.box", json!({}), start()).await,
+            driver.create(&ann, "suite.box", json!({}), start()).await,
+        ];
+        for round in 0..20 {
+            let mut saves = Vec::new();
+            for (store, id) in [&one, &two].into_iter().zip(boxes) {
+                let mut driver = Driver::new(store).await;
+                let mut open = driver.open(start());
+                let operation = driver.operation(&ann, fire(id, "write", json!({ "name": format!("{round}") })));
+                driver.decide(&mut open, operation, start()).await;
+                saves.push((store.clone(), open));
+            }
+            let saves: Vec<_> = saves
+                .into_iter()
+                .map(|(store, open)| {
+                    tokio::spawn(async move { store.save(&Arc::new(open.base), &Arc::new(open.batch)).await })
+                })
+                .collect();
+            let (mut won, mut lost) = (0, 0);
+            for save in saves {
+                match save.await.expect("no panic").unwrap() {
+                    Save::Saved { .. } => won += 1,
+                    Save::Conflict(conflict) => {
+                        assert!(matches!(&conflict.keys[..], [Key::Unique(_)]), "{conflict:?}");
+                        lost += 1;
+                    }
+                }
+            }
+            assert_eq!((won, lost), (1, 1));
+        }
+        let log = one.log(0, 1_000).await.unwrap();
+        assert_eq!(log.iter().map(|entry| entry.seq).collect::<Vec<_>>(), (1..=22).collect::<Vec<_>>());
+    });
+}
+
+/// A job of higher priority that another process makes is found, at the latest at the next look from the bottom.
+#[test]
+fn a_lower_rank_of_another_process_is_found() {
+    wait(async {
+        let url = Server::shared().database();
+        let (one, two) = (open(&url).await.unwrap(), open(&url).await.unwrap());
+        one.put_definitions(&suite()).await.unwrap();
+        let ann = user("ann");
+        let mut driver = Driver::new(&one).await;
+        let first = driver.create(&ann, "suite.task", json!({}), start()).await;
+        let query = LeaseQuery { lifecycles: vec!["suite.task".into()], now: start(), limit: 10 };
+        assert_eq!(two.leasable(&query).await.unwrap()[0].record, first);
+        let urgent = driver.create(&ann, "suite.task", json!({ "weight": 50 }), start()).await;
+        assert_eq!(one.leasable(&query).await.unwrap()[0].record, urgent, "its own are seen at once");
+        let waited = std::time::Instant::now();
+        while two.leasable(&query).await.unwrap()[0].record != urgent {
+            assert!(waited.elapsed().as_secs() < 20, "never found");
+        }
+    });
+}
+
+/// Texts longer than an index takes are kept apart by their hashes.
+#[test]
+fn long_keys() {
+    wait(async {
+        let url = Server::shared().database();
+        let store = open(&url).await.unwrap();
+        let text = include_str!("stage/box.toml");
+        let name = text.lines().find(|line| line.starts_with("name")).expect("a field");
+        let longer = "name = { type = \"string\", optional = true, max = 20000 }";
+        let mut files = suite();
+        files.files[0].text = text.replace(name, longer).into();
+        store.put_definitions(&files).await.unwrap();
+        let ann = user("ann");
+        let mut driver = Driver::new(&store).await;
+        let one = driver.create(&ann, "suite.box", json!({}), start()).await;
+        let two = driver.create(&ann, "suite.box", json!({}), start()).await;
+        let long = |last: char| fire(one, "write", json!({ "name": format!("{}{last}", "x".repeat(10_000)) }));
+        driver.ok(&ann, long('a'), start()).await;
+        let other = fire(two, "write", json!({ "name": format!("{}b", "x".repeat(10_000)) }));
+        driver.ok(&ann, other, start()).await;
+        let same = fire(two, "write", json!({ "name": format!("{}a", "x".repeat(10_000)) }));
+        assert_eq!(&*driver.refused(&ann, same, start()).await.code, "taken");
+    });
+}
+
+/// The database's clock is near ours, and goes on.
+#[test]
+fn the_database_has_the_time() {
+    wait(async {
+        let store = PostgresStore::open(&Server::shared().database()).await.unwrap();
+        let (ours, theirs) = (Clock::machine().now(), store.now().await.unwrap());
+        assert!(theirs.micros().abs_diff(ours.micros()) < 5_000_000, "{theirs} is far from {ours}");
+        let (one, two) = (store.now().await.unwrap(), store.now().await.unwrap());
+        assert!(one >= theirs && two >= one);
+    });
+}
+
+/// The server goes down and comes back: a clear error meanwhile, and all that was answered is there.
+#[test]
+fn down_and_back_again() {
+    wait(async {
+        let server = Server::start();
+        let store = open(&server.database()).await.unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let ann = user("ann");
+        let id = driver.create(&ann, "suite.box", json!({}), start()).await;
+        let mut open = driver.open(start());
+        let operation = driver.operation(&ann, fire(id, "write", json!({ "number": 1 })));
+        driver.decide(&mut open, operation, start()).await;
+        server.stop();
+        let down = driver.try_save(&open).await;
+        assert!(matches!(down, Err(StoreError::Unavailable(_))), "{down:?}");
+        assert!(matches!(store.record(id).await, Err(StoreError::Unavailable(_))));
+        server.start_again();
+        assert_eq!(store.record(id).await.unwrap().unwrap().version, 1);
+        assert!(matches!(driver.save(&open).await, Save::Saved { first: 2, last: 2 }));
+        let later = start().checked_add(Duration::from_secs(1)).unwrap();
+        driver.ok(&ann, fire(id, "write", json!({ "number": 2 })), later).await;
+        assert_eq!(store.history(id, 0, 10).await.unwrap().len(), 3);
+    });
+}

@@ -1,0 +1,27 @@
+//! A process for the lab's tests: a worker, or an engine on a database. It speaks in lines.
+
+mod engine;
+mod server;
+mod worker;
+
+use std::io::BufRead as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["worker", _] => worker::run(),
+        ["engine", place, micros] => engine::run(place, micros),
+        ["server", place, wrong_by] => server::run(place, wrong_by),
+        _ => {
+            eprintln!("lab-child worker NAME | engine FILE|URL MICROSECONDS | server FILE|URL WRONG_BY_SECONDS");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The next line; `None` when nobody speaks any more.
+fn hear() -> Option<String> {
+    std::io::stdin().lock().lines().next()?.ok()
+}

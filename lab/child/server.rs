@@ -1,0 +1,171 @@
+//! An engine that is asked many things at once, as a server is: each line is a tag and a list of questions, which run at the same time; the
+//! answers come as one line with the tag, when all of them are durable. It goes on until it is killed.
+//!
+//! Nothing is decided here. What is asked, what is believed of the answers and when it dies is the torture's business.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_core::decide::Call;
+use onceward_core::record::Actor;
+use onceward_core::time::{Duration as Span, Time};
+use onceward_engine::{Answer, Asked, Checks, Config, Engine, EngineError, Submission, Unanswered, Wanted};
+use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
+use tokio::sync::Barrier;
+
+use crate::hear;
+
+/// How often a clock that was set wrong moves on.
+const TICK: Duration = Duration::from_millis(2);
+
+#[derive(Deserialize)]
+struct Question {
+    actor: Actor,
+    /// A key of the caller's, under which it may come again.
+    #[serde(default)]
+    key: Option<String>,
+    /// The payload of what is to be created.
+    #[serde(default)]
+    bytes: Option<String>,
+    #[serde(default)]
+    call: Option<Call>,
+    #[serde(default)]
+    lease: Option<Lease>,
+}
+
+/// Whatever there is to do.
+#[derive(Deserialize)]
+struct Lease {
+    lifecycle: String,
+    worker: String,
+    seconds: i64,
+}
+
+pub(crate) fn run(place: &str, wrong_by: &str) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let (Ok(runtime), Ok(wrong_by)) = (runtime, wrong_by.parse()) else { return ExitCode::FAILURE };
+    match runtime.block_on(serve(place, wrong_by)) {
+        Ok(()) => std::process::exit(0),
+        Err(error) => {
+            println!("cannot {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A database file by a clock that may be wrong by so many seconds; a server's database by the server's.
+async fn open(place: &str, wrong_by: i64) -> Result<AnyStore, StoreError> {
+    if place.starts_with("postgres://") {
+        return Ok(AnyStore::Postgres(PostgresStore::open(place).await?));
+    }
+    let right = Clock::machine();
+    if wrong_by == 0 {
+        return Ok(AnyStore::Sqlite(SqliteStore::open(place, right)?));
+    }
+    let shown = move |right: &Clock| Time::from_micros(right.now().micros() + wrong_by * 1_000_000);
+    let clock = Clock::manual(shown(&right));
+    let moved = clock.clone();
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            ticks.tick().await;
+            moved.set(shown(&right));
+        }
+    });
+    Ok(AnyStore::Sqlite(SqliteStore::open(place, clock)?))
+}
+
+async fn serve(place: &str, wrong_by: i64) -> Result<(), EngineError> {
+    let config = Config { checks: Checks::default().on("relay.job", "deposit", deposit), ..Config::default() };
+    let engine = Engine::open(open(place, wrong_by).await?, config);
+    println!("open");
+    // Standard input has a thread of its own: reading it must not hold up who answers.
+    let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        while let Some(line) = hear() {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    while let Some(line) = lines.recv().await {
+        let engine = engine.clone();
+        tokio::spawn(async move {
+            let (tag, questions) = line.split_once(' ').unwrap_or((&line, "[]"));
+            match serde_json::from_str(questions) {
+                Ok(questions) => println!("{tag} {}", Json::Array(answer_all(&engine, questions).await)),
+                Err(error) => println!("cannot read {questions}: {error}"),
+            }
+        });
+    }
+    Ok(())
+}
+
+/// All at once: none begins before all are there.
+async fn answer_all(engine: &Engine<AnyStore>, questions: Vec<Question>) -> Vec<Json> {
+    let line = Arc::new(Barrier::new(questions.len().max(1)));
+    let tasks = questions.into_iter().map(|question| {
+        let (engine, line) = (engine.clone(), Arc::clone(&line));
+        tokio::spawn(async move {
+            line.wait().await;
+            told(answer(&engine, question).await)
+        })
+    });
+    let mut answers = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        answers.push(task.await.unwrap_or_else(|panic| json!({ "unknown": format!("panicked: {panic}") })));
+    }
+    answers
+}
+
+async fn answer(engine: &Engine<AnyStore>, question: Question) -> Result<Json, EngineError> {
+    let Question { actor, key, bytes, call, lease } = question;
+    if let Some(Lease { lifecycle, worker, seconds }) = lease {
+        let wanted = Wanted { lease: Some(Span::from_secs(seconds)), ..Wanted::one(&lifecycle, &worker) };
+        let held = engine.lease(&actor, &wanted).await?.pop();
+        return Ok(held.map_or(
+            json!({}),
+            |held| json!({ "id": held.record.id, "token": held.token, "version": held.record.version }),
+        ));
+    }
+    let done = match (call, bytes) {
+        (Some(Call::Create(create)), Some(bytes)) => engine.create_with(&actor, create, bytes.into_bytes()).await?,
+        (Some(call), _) => {
+            let submission = Submission::new(&actor, call);
+            engine.submit(if let Some(key) = key { submission.once(&key) } else { submission }).await?
+        }
+        (None, _) => return Ok(json!({})),
+    };
+    let Answer { subject, version, token, already, replayed, .. } = done;
+    let already = already.is_some() || replayed;
+    Ok(json!({ "id": subject, "version": version, "token": token, "already": already }))
+}
+
+/// Done; surely not done, and why; or nobody knows.
+fn told(answer: Result<Json, EngineError>) -> Json {
+    match answer {
+        Ok(done) => json!({ "ok": done }),
+        Err(error) => match &error {
+            EngineError::Closed | EngineError::NoChance(_) => json!({ "unknown": error.to_string() }),
+            EngineError::Store(store) if matches!(**store, StoreError::Unavailable(_) | StoreError::Corrupt(_)) => {
+                json!({ "unknown": error.to_string() })
+            }
+            EngineError::Store(_) => json!({ "no": error.to_string() }),
+            _ => json!({ "no": error.code() }),
+        },
+    }
+}
+
+/// As relay answers where no chain is configured.
+async fn deposit(asked: Asked) -> Result<Map<String, Json>, Unanswered> {
+    let arguments = &asked.question.arguments;
+    let answer = json!({
+        "ok": true, "on_chain": false, "amount": arguments["at_least"], "tx_hash": arguments["tx_hash"],
+        "sender": "0x00000000000000000000000000000000000000aa",
+    });
+    let Json::Object(answer) = answer else { return Err(Unanswered("no object".to_owned())) };
+    Ok(answer)
+}

@@ -1,0 +1,2 @@
+mod processes;
+mod two_workers;

@@ -1,0 +1,2 @@
+mod crash_points;
+mod messages;

@@ -1,0 +1,76 @@
+//! Real engine processes on real databases: killed at random moments, raced against each other, given broken disks and servers. After
+//! each, what they had acknowledged must be there, once, and nothing that they had refused.
+//!
+//! `cargo xtask torture` builds and runs it. The seed is printed and gives the same choices again; the scheduler's are its own.
+
+mod books;
+mod faults;
+mod kills;
+mod process;
+mod questions;
+mod races;
+mod relay;
+mod sound;
+mod toil;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+
+struct Options {
+    kills: usize,
+    races: usize,
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    match options().and_then(|options| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("torture: FAILED: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options() -> Result<Options> {
+    let mut options = Options { kills: 1_000, races: 10_000, seed: 75 };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let value = words.next().with_context(|| format!("{word} what?"))?;
+        match word.as_str() {
+            "--kills" => options.kills = value.parse()?,
+            "--races" => options.races = value.parse()?,
+            "--seed" => options.seed = value.parse()?,
+            _ => bail!("torture [--kills N] [--races N] [--seed S]"),
+        }
+    }
+    Ok(options)
+}
+
+fn run(options: &Options) -> Result<()> {
+    let Options { kills, races, seed } = *options;
+    println!("seed {seed}");
+    faults::run(seed)?;
+    // Half of them on each; the odd one on PostgreSQL.
+    killed("SQLite, 1 process", |count| kills::on_files(kills / 2, seed, count))?;
+    killed("PostgreSQL, 3 processes", |count| kills::on_server(kills - kills / 2, seed, count))?;
+    raced("SQLite, 16 tasks", || races::on_file(races / 2))?;
+    raced("PostgreSQL, 3 processes of 16 tasks", || races::on_server(races - races / 2))?;
+    Ok(())
+}
+
+fn raced(name: &str, race: impl FnOnce() -> Result<races::Count>) -> Result<()> {
+    let began = Instant::now();
+    let count = race().with_context(|| name.to_owned())?;
+    println!("{name}: {count} ({:.1} s)", began.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn killed(name: &str, torture: impl FnOnce(&mut kills::Count) -> Result<()>) -> Result<()> {
+    let (began, mut count) = (Instant::now(), kills::Count::default());
+    let done = torture(&mut count);
+    println!("{name}: {count} ({:.1} s)", began.elapsed().as_secs_f64());
+    done.with_context(|| format!("{name}, after {} kills", count.kills))
+}

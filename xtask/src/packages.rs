@@ -1,0 +1,57 @@
+//! Programs that tests need and a fresh machine lacks: installed from Debian's packages, or the step fails.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+pub(crate) fn have_valgrind() -> Result<()> {
+    if shell::is_there(shell::command("valgrind").arg("--version")) {
+        return Ok(());
+    }
+    install("valgrind")
+}
+
+/// It kills processes at their n-th write.
+pub(crate) fn have_strace() -> Result<()> {
+    if shell::is_there(shell::command("strace").arg("--version")) {
+        return Ok(());
+    }
+    install("strace")
+}
+
+/// The server's own programs: tests start one in a folder of theirs, and never a stand-in for it.
+pub(crate) fn have_postgres() -> Result<()> {
+    if postgres_is_there() {
+        return Ok(());
+    }
+    install("postgresql")?;
+    if !postgres_is_there() {
+        bail!("`postgresql` is installed, and `postgres` and `initdb` are still nowhere to be found");
+    }
+    Ok(())
+}
+
+/// Debian keeps them in a folder for each version, off the path.
+fn postgres_is_there() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut folders = versions.map(|entry| entry.path().join("bin")).chain(std::env::split_paths(&path));
+    let has = |folder: &Path| ["postgres", "initdb", "pg_isready"].iter().all(|program| folder.join(program).exists());
+    folders.any(|folder| has(&folder))
+}
+
+fn install(package: &str) -> Result<()> {
+    // A fresh machine has no lists of packages; and people are seldom root.
+    let root = shell::output(shell::command("id").arg("-u"))?.trim() == "0";
+    let apt_get = |words: &[&str]| {
+        let mut command = shell::command(if root { "apt-get" } else { "sudo" });
+        if !root {
+            command.arg("apt-get");
+        }
+        shell::run(command.args(words)).with_context(|| format!("{package} is missing and could not be installed"))
+    };
+    apt_get(&["update", "--quiet"])?;
+    apt_get(&["install", "--yes", "--quiet", package])
+}

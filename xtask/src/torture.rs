@@ -1,0 +1,31 @@
+//! Engines killed, raced and given broken disks: builds the program that does it and the processes that it does it to.
+
+use anyhow::{Result, bail};
+
+use crate::{packages, shell, tree};
+
+/// As in the gate: a minute.
+const SHORT: [&str; 4] = ["--kills", "50", "--races", "500"];
+
+pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let words = match words {
+        ["--short", words @ ..] => [&SHORT, words].concat(),
+        words => words.to_vec(),
+    };
+    packages::have_postgres()?;
+    packages::have_strace()?;
+    let mut build = shell::command("cargo");
+    build.current_dir(tree::root()).args([
+        "build",
+        "--quiet",
+        "--bins",
+        "-p",
+        "onceward-lab",
+        "-p",
+        "onceward-torture",
+    ]);
+    shell::run(&mut build)?;
+    // Beside this program, in whatever folder cargo builds into.
+    let Some(folder) = std::env::current_exe()?.parent().map(std::path::Path::to_owned) else { bail!("no folder") };
+    shell::run(shell::command(&folder.join("torture").to_string_lossy()).args(words))
+}
