@@ -24,8 +24,11 @@ const PATIENCE: usize = 1_000;
 /// store says when it is saved, so that they need not know of one another.
 const ABREAST: usize = 2;
 
-/// With one on its way, the next sets out when it has this part of a full one: small batches would only cost an fsync each.
+/// With one on its way, the next sets out when it is as large, or has this part of a full one.
 const ENOUGH: usize = 4;
+
+/// Smaller ones wait for the one before: each costs an fsync, and what comes meanwhile goes along.
+const FEW: usize = 32;
 
 pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming: Incoming) {
     let most = shared.config.batch;
@@ -37,10 +40,11 @@ pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming
         {
             held.extend(more);
         }
-        let enough = if flight.0.is_empty() { 1 } else { most / ENOUGH + 1 };
+        let enough = flight.largest().map_or(1, |largest| largest.max(FEW).min(most / ENOUGH + 1));
         if held.len() >= enough && flight.0.len() < ABREAST {
             let (shared, requests) = (Arc::clone(&shared), std::mem::take(&mut held));
-            flight.0.push(Box::pin(async move { settle(&shared, requests).await }));
+            let size = requests.len();
+            flight.0.push((size, Box::pin(async move { settle(&shared, requests).await })));
         } else {
             let room = !closed && held.len() < most;
             match news(&mut flight, &mut incoming, room).await {
@@ -72,15 +76,19 @@ async fn news(flight: &mut Flight, incoming: &mut Incoming, room: bool) -> News 
     .await
 }
 
-/// Batches on their way. In one task, so that none outlives the loop.
+/// Batches on their way, each with its size. In one task, so that none outlives the loop.
 #[derive(Default)]
-struct Flight(Vec<Pin<Box<dyn Future<Output = ()> + Send>>>);
+struct Flight(Vec<(usize, Pin<Box<dyn Future<Output = ()> + Send>>)>);
 
 impl Flight {
+    fn largest(&self) -> Option<usize> {
+        self.0.iter().map(|(size, _)| *size).max()
+    }
+
     /// Get on with all of them; whether one has come to its end.
     fn advance(&mut self, context: &mut Context) -> bool {
         let before = self.0.len();
-        self.0.retain_mut(|batch| batch.as_mut().poll(context).is_pending());
+        self.0.retain_mut(|(_, batch)| batch.as_mut().poll(context).is_pending());
         self.0.len() < before
     }
 }
