@@ -37,7 +37,7 @@ impl Floor {
         for (setting, value) in [("journal_mode", "WAL"), ("synchronous", "FULL"), ("temp_store", "MEMORY")] {
             connection.pragma_update(None, setting, value)?;
         }
-        connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
+        connection.pragma_update(None, "wal_autocheckpoint", 8_000)?;
         connection.pragma_update(None, "cache_size", -32_768)?;
         connection.set_prepared_statement_cache_capacity(64);
         let mut schema = SCHEMA.to_owned();

@@ -218,13 +218,15 @@ fn the_wal_does_not_grow_without_end() {
                 assert!(matches!(saved, Save::Saved { .. }), "{saved:?}");
             }
         };
+        // 32 MB set off a bulk; at most 96 more come while it runs.
         write(200).await;
-        assert!(length() < 100, "{} MB of WAL for 200 MB", length());
+        assert!(length() <= 130, "{} MB of WAL for 200 MB", length());
         let reader = rusqlite::Connection::open(folder.file()).unwrap();
         let snapshot = reader.unchecked_transaction().unwrap();
         snapshot.query_row("SELECT count(*) FROM contents", [], |_| Ok(())).unwrap();
-        write(100).await;
+        write(150).await;
         let held = length();
+        assert!(held >= 150, "{held} MB: the snapshot needs what came after it");
         drop(snapshot);
         write(200).await;
         assert!(length() <= held, "{} MB of WAL, {held} while a snapshot was held", length());

@@ -5,9 +5,7 @@
 //! writer never catches up with it, and the file would grow without end.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
@@ -16,37 +14,37 @@ use super::open;
 use crate::error::StoreError;
 use crate::net::Net;
 
-/// Pages of 4 KB, by estimate, after which the WAL is folded back: 16 MB.
-const PAGES: usize = 4_000;
+/// Pages of 4 KB, by estimate, after which the WAL is folded back: 32 MB. Pages that are written again and again are folded back
+/// once, so it pays to wait; but what is in the WAL must be read again after a crash.
+const PAGES: usize = 8_000;
+
+/// Pages that may come while the bulk is being folded back. A disk that is slower than the writer holds it up then, so that the
+/// WAL has a bound.
+const MEANWHILE: usize = 24_000;
 
 /// Pages that a transaction touches beside those of its rows: the upper levels of every table.
 const EVERY_TRANSACTION: usize = 8;
 
-const IDLE: u8 = 0;
-const RUNNING: u8 = 1;
-/// The bulk is done; the tail is the writer's.
-const TAIL: u8 = 2;
-
 /// The writer's side. When it is dropped, the thread ends.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
-    /// Pages written since the last time, by estimate.
+    /// Pages written since the last bulk was begun, by estimate.
     pages: usize,
-    stage: Arc<AtomicU8>,
+    running: bool,
     wake: Option<SyncSender<()>>,
+    done: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Checkpoints {
     pub(super) fn start(path: &Path) -> Result<Self, StoreError> {
         let connection = open::checkpointer(path)?;
-        let stage = Arc::new(AtomicU8::new(IDLE));
         let (wake, woken) = sync_channel(1);
-        let own = Arc::clone(&stage);
-        let work = move || run(&connection, &woken, &own);
+        let (say, done) = sync_channel(1);
+        let work = move || run(&connection, &woken, &say);
         let thread = std::thread::Builder::new().name("onceward-fold".to_owned()).spawn(work);
         let thread = thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(Self { pages: 0, stage, wake: Some(wake), thread: Some(thread) })
+        Ok(Self { pages: 0, running: false, wake: Some(wake), done, thread: Some(thread) })
     }
 
     /// After a commit.
@@ -54,20 +52,20 @@ impl Checkpoints {
         let contents: usize = net.contents.iter().map(|(_, bytes)| bytes.len()).sum();
         let entries: usize = net.entries.iter().map(|entry| entry.text.len()).sum();
         self.pages += EVERY_TRANSACTION + net.records.len() / 4 + (contents + 2 * entries) / 4_096;
-        match self.stage.load(Ordering::Acquire) {
-            IDLE if self.pages >= PAGES => {
-                self.pages = 0;
-                self.stage.store(RUNNING, Ordering::Release);
-                if let Some(wake) = &self.wake {
-                    let _ = wake.try_send(());
-                }
-            }
-            TAIL => {
+        if self.running {
+            let bulk = if self.pages < MEANWHILE {
+                self.done.try_recv()
+            } else {
+                self.done.recv().map_err(|_| TryRecvError::Disconnected)
+            };
+            if bulk != Err(TryRecvError::Empty) {
                 // Where it fails it is tried again with the next bulk, and SQLite's own limit stands behind that.
                 let _ = fold(connection);
-                self.stage.store(IDLE, Ordering::Release);
+                self.running = false;
             }
-            _ => {}
+        } else if self.pages >= PAGES {
+            self.pages = 0;
+            self.running = self.wake.as_ref().is_some_and(|wake| wake.try_send(()).is_ok());
         }
     }
 }
@@ -81,10 +79,11 @@ impl Drop for Checkpoints {
     }
 }
 
-fn run(connection: &Connection, woken: &Receiver<()>, stage: &AtomicU8) {
+fn run(connection: &Connection, woken: &Receiver<()>, say: &SyncSender<()>) {
     while woken.recv().is_ok() {
         let _ = fold(connection);
-        stage.store(TAIL, Ordering::Release);
+        // One word for each bulk: it is read before the next is asked for.
+        let _ = say.try_send(());
     }
 }
 

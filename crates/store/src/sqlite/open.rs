@@ -30,7 +30,7 @@ const STATEMENTS: usize = 128;
 const CHECKPOINT_PAGES: u32 = 40_000;
 
 /// What is left of the WAL file after it was folded back.
-const WAL_BYTES: u32 = 64 << 20;
+const WAL_BYTES: u32 = 128 << 20;
 
 /// Keeps a second engine out as long as it lives. The kernel lets go of it when the process dies, however it dies.
 #[derive(Debug)]
