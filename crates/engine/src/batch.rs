@@ -78,7 +78,9 @@ async fn news(flight: &mut Flight, incoming: &mut Incoming, room: bool) -> News 
 
 /// Batches on their way, each with its size. In one task, so that none outlives the loop.
 #[derive(Default)]
-struct Flight(Vec<(usize, Pin<Box<dyn Future<Output = ()> + Send>>)>);
+struct Flight(Vec<(usize, Settling)>);
+
+type Settling = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Flight {
     fn largest(&self) -> Option<usize> {
