@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn a_length_is_written_in_days_or_as_lifecycles_write_it() {
-        assert_eq!(length("30d"), Ok(Length::from_secs(30 * 86_400)));
-        assert_eq!(length("90m"), Ok(Length::from_secs(90 * 60)));
+        assert_eq!(length("30d"), Ok(Length::from_hours(30 * 24)));
+        assert_eq!(length("90m"), Ok(Length::from_mins(90)));
         assert_eq!(length("0d"), Ok(Length::ZERO));
         for wrong in ["", "d", "-1d", "30", "many"] {
             assert!(length(wrong).is_err(), "{wrong}");

@@ -1,7 +1,6 @@
 //! Taking records out of the database. Off the way of every save: nothing here is kept at hand, and no index serves it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use onceward_core::value::RecordId;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
@@ -65,18 +64,22 @@ pub(super) fn kin(connection: &Connection, known: &Known, ids: &[RecordId]) -> R
 
 impl Writer {
     pub(super) fn prune(&mut self, prune: &Prune) -> Result<PruneSave, StoreError> {
+        let saved = self.take_out(prune);
+        if !matches!(saved, Ok(PruneSave::Conflict)) {
+            self.trust_nothing();
+            let entries: usize = prune.carry.taken.iter().map(|one| one.entries.len()).sum();
+            self.written(prune.carry.taken.len() / 2 + entries / 4);
+        }
+        saved
+    }
+
+    fn take_out(&mut self, prune: &Prune) -> Result<PruneSave, StoreError> {
         let known = self.shared.known();
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let pruned = Pruning { transaction: &transaction, known: &known, carry: &prune.carry }.all(prune);
-        let saved = match pruned {
-            Ok(Some(seq)) => transaction.commit().map(|()| PruneSave::Saved(seq)).map_err(StoreError::from),
-            Ok(None) => return Ok(PruneSave::Conflict),
-            Err(error) => Err(error),
-        };
-        // Whatever became of it: what was loaded or remembered before is looked at again.
-        self.shared.recent().forget();
-        self.shared.generation.fetch_add(1, Ordering::Release);
-        saved
+        let pruning = Pruning { transaction: &transaction, known: &known, carry: &prune.carry };
+        let Some(seq) = pruning.all(prune)? else { return Ok(PruneSave::Conflict) };
+        transaction.commit()?;
+        Ok(PruneSave::Saved(seq))
     }
 
     pub(super) fn forget(&mut self, old: &OldRequests) -> Result<Forgotten, StoreError> {
