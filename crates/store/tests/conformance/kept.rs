@@ -157,14 +157,17 @@ fn a_page_looks_at_so_many_and_no_more() {
         let ann = user("ann");
         let mut open = driver.open(start());
         let mut all = Vec::new();
-        for _ in 0..RECORDS {
+        for number in 0..RECORDS {
             let operation = driver.operation(&ann, create("suite.step", json!({})));
-            let Decision::Changes(changes) = driver.decide(&mut open, operation, start()).await else { panic!("made") };
+            // The driver's numbers make a thousand ids a moment.
+            let now = start().checked_add(Duration::from_secs(i64::try_from(number / 500).unwrap())).unwrap();
+            let Decision::Changes(changes) = driver.decide(&mut open, operation, now).await else { panic!("made") };
             all.push(changes.subject);
         }
         driver.save(&open).await;
         for late in [2_100, 2_400] {
-            driver.ok(&ann, fire(all[late], "skip", json!({})), start()).await;
+            let later = start().checked_add(Duration::from_secs(60)).unwrap();
+            driver.ok(&ann, fire(all[late], "skip", json!({})), later).await;
         }
         let query = ListQuery { state: Some("done".into()), limit: 1, ..ListQuery::default() };
         let first = store.list(&query).await.unwrap();
