@@ -12,33 +12,28 @@ use serde_json::{Map, json};
 use crate::built::examined;
 use crate::stage::{Folder, suite};
 
-/// Jobs made, leased, kept alive, committed and failed, until somebody says stop.
-async fn work(engine: Arc<Engine<SqliteStore>>, stop: Arc<AtomicBool>) {
+/// Jobs made, leased, kept alive, committed and failed.
+pub(crate) async fn work(engine: &Engine<SqliteStore>, round: i64) {
     let (ann, bob) = (user("ann"), worker("bob"));
-    for round in 0.. {
-        let new = |number: i64| {
-            let lane = ["a", "b", "c"].get(usize::try_from(number % 5).unwrap_or(0));
-            let mut fields = Map::new();
-            fields.insert("lane".to_owned(), json!(lane));
-            fields.insert("weight".to_owned(), json!((number + round) % 4));
-            let create = Create { lifecycle: "suite.task".into(), id: None, owner: None, fields, payload: None };
-            Submission::new(&ann, Call::Create(create))
-        };
-        for reply in engine.submit_all((0..10).map(new).collect()).await.expect("it has room") {
-            reply.expect("a job");
+    let new = |number: i64| {
+        let lane = ["a", "b", "c"].get(usize::try_from(number % 5).unwrap_or(0));
+        let mut fields = Map::new();
+        fields.insert("lane".to_owned(), json!(lane));
+        fields.insert("weight".to_owned(), json!((number + round) % 4));
+        let create = Create { lifecycle: "suite.task".into(), id: None, owner: None, fields, payload: None };
+        Submission::new(&ann, Call::Create(create))
+    };
+    for reply in engine.submit_all((0..10).map(new).collect()).await.expect("it has room") {
+        reply.expect("a job");
+    }
+    let wanted = Wanted { most: 8, ..Wanted::one("suite.task", "w") };
+    for (number, leased) in (0..).zip(engine.lease(&bob, &wanted).await.expect("leasing")) {
+        let (id, token) = (leased.record.id, leased.token);
+        engine.heartbeat(&bob, id, token).await.expect("alive");
+        if number % 4 == 0 {
+            continue;
         }
-        let wanted = Wanted { most: 8, ..Wanted::one("suite.task", "w") };
-        for (number, leased) in (0..).zip(engine.lease(&bob, &wanted).await.expect("leasing")) {
-            let (id, token) = (leased.record.id, leased.token);
-            engine.heartbeat(&bob, id, token).await.expect("alive");
-            if number % 4 == 0 {
-                continue;
-            }
-            engine.commit(&bob, id, token, json!({ "number": number }), number % 2 == 0).await.expect("committed");
-        }
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
+        engine.commit(&bob, id, token, json!({ "number": number }), number % 2 == 0).await.expect("committed");
     }
 }
 
@@ -56,7 +51,15 @@ fn an_engine_may_go_on_writing() {
         engine
     }));
     let stop = Arc::new(AtomicBool::new(false));
-    let working = runtime.spawn(work(Arc::clone(&engine), Arc::clone(&stop)));
+    let (own, until) = (Arc::clone(&engine), Arc::clone(&stop));
+    let working = runtime.spawn(async move {
+        for round in 0.. {
+            work(&own, round).await;
+            if until.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    });
     let (mut first, mut last) = (None, 0);
     for _ in 0..6 {
         let view = SqliteView::open(folder.file()).expect("it opens beside the engine");

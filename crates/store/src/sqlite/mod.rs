@@ -3,11 +3,14 @@
 //! A save is one transaction, durable before it is answered (`synchronous=FULL`). Inside, records are known by dense row
 //! numbers. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never rules.
 
+mod backup;
 mod definitions;
 mod errors;
 mod hot;
 mod lanes;
 mod load;
+mod look;
+mod migrate;
 mod names;
 mod open;
 mod read;
@@ -17,6 +20,7 @@ mod save;
 mod scan;
 mod threads;
 mod view;
+mod wal;
 mod work;
 mod write;
 
@@ -40,7 +44,9 @@ use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::Known;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::schema::Schema;
 use crate::store::Store;
+pub use backup::{Backup, BackupError, back_up};
 use open::EngineLock;
 use recent::Recent;
 use save::Writer;
@@ -133,6 +139,22 @@ impl SqliteStore {
             _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Which schema a file has. Nothing is written, and an engine may have it open.
+    pub fn schema(path: impl AsRef<Path>) -> Result<Schema, StoreError> {
+        migrate::schema(&open::reader(path.as_ref())?, migrate::MIGRATIONS)
+    }
+
+    /// Bring a file up to date, as opening it does. What it had before. Refused while an engine has it open.
+    pub fn migrate(path: impl AsRef<Path>) -> Result<Schema, StoreError> {
+        let path = path.as_ref();
+        let before = Self::schema(path)?;
+        if !before.missing.is_empty() {
+            let _lock = EngineLock::take(path)?;
+            drop(open::writer(path)?);
+        }
+        Ok(before)
     }
 
     async fn read<R: Send + 'static>(

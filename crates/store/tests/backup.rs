@@ -1,0 +1,155 @@
+//! Copies of an embedded database while it is written.
+
+mod stage;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use onceward_core::decide::{Call, NoOp, NoOpReason, Operation};
+use onceward_core::record::Payload;
+use onceward_core::value::RecordId;
+use onceward_store::{
+    BackupError, Base, Batch, Clock, Content, Outcome, Save, SqliteStore, Store, StoreError, Write, back_up,
+};
+use onceward_testkit::user;
+use stage::{Folder, start, wait};
+
+const MEGABYTE: usize = 1 << 20;
+
+/// A database that only grows, by contents that are all different.
+struct Growing {
+    folder: Folder,
+    store: SqliteStore,
+    number: u64,
+}
+
+impl Growing {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let store = SqliteStore::open(folder.file(), Clock::manual(start())).expect("a new file");
+        Self { folder, store, number: 0 }
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.folder.file().with_file_name(name)
+    }
+
+    fn wal_bytes(&self) -> usize {
+        let found = std::fs::metadata(self.beside("test.db-wal")).expect("a WAL");
+        usize::try_from(found.len()).expect("not so long")
+    }
+
+    fn write(&mut self, bytes: usize) {
+        self.number += 1;
+        let mut sha256 = [0; 32];
+        sha256[..8].copy_from_slice(&self.number.to_be_bytes());
+        let payload = Payload { sha256, bytes: bytes as u64 };
+        let nobody = RecordId(uuid::Uuid::nil());
+        let call = Call::Due { record: nobody };
+        let operation = Operation { seed: 1, actor: user("ann"), call, answers: Vec::new() };
+        let no_op = NoOp { subject: nobody, reason: NoOpReason::Unchanged, reads: Vec::new() };
+        let contents = vec![Content { payload, bytes: vec![7; bytes].into() }];
+        let write = Write { contents, ..Write::new(operation, Outcome::NoOp(no_op)) };
+        let batch = Batch { writes: vec![write], now: start(), catalog: 0 };
+        let saved = wait(self.store.save(&Arc::new(Base::default()), &Arc::new(batch))).expect("written");
+        assert!(matches!(saved, Save::Saved { .. }), "{saved:?}");
+    }
+}
+
+/// How many contents a file has, and what SQLite says about its pages.
+fn looked_at(path: &PathBuf) -> (u64, String) {
+    let connection = rusqlite::Connection::open(path).expect("it opens");
+    let count = connection.query_row("SELECT count(*) FROM contents", [], |row| row.get(0)).expect("contents");
+    (count, connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer"))
+}
+
+/// For each megabyte that is copied half of one is written. One snapshot over all of it would keep all of that in the WAL.
+#[test]
+fn the_wal_stays_bounded_however_much_is_written_meanwhile() {
+    let mut growing = Growing::new();
+    for _ in 0..96 {
+        growing.write(MEGABYTE);
+    }
+    let (from, to) = (growing.folder.file(), growing.beside("copy.db"));
+    let (before, mut written, mut most) = (growing.number, 0, 0);
+    let done = back_up(&from, &to, &mut |_, _| {
+        growing.write(MEGABYTE / 2);
+        written += MEGABYTE / 2;
+        most = most.max(growing.wal_bytes());
+    });
+    let done = done.expect("a copy");
+    println!("{done:?}; {} MB written meanwhile, at most {} MB of WAL", written >> 20, most >> 20);
+    assert!(written > 48 * MEGABYTE && done.holds > 2, "{done:?}");
+    assert!(most < 40 * MEGABYTE, "{} MB of WAL", most >> 20);
+    let (copied, said) = looked_at(&to);
+    assert_eq!(said, "ok");
+    assert!((before..=growing.number).contains(&copied), "{copied} of {} to {}", before, growing.number);
+    assert_eq!(std::fs::metadata(&to).expect("the copy").len(), done.bytes);
+}
+
+/// Where somebody reads one old state all the while, nothing is copied until that ends; writers go on.
+#[test]
+fn an_old_snapshot_is_waited_for() {
+    let mut growing = Growing::new();
+    growing.write(MEGABYTE);
+    let (from, to) = (growing.folder.file(), growing.beside("copy.db"));
+    let reader = rusqlite::Connection::open(&from).expect("it opens");
+    let snapshot = reader.unchecked_transaction().expect("a transaction");
+    snapshot.query_row("SELECT count(*) FROM contents", [], |_| Ok(())).expect("a snapshot");
+    growing.write(MEGABYTE);
+    let (say, hear) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| say.send(back_up(&from, &to, &mut |_, _| ())));
+        let early = hear.recv_timeout(std::time::Duration::from_millis(200));
+        assert!(early.is_err(), "it waits: {early:?}");
+        growing.write(MEGABYTE);
+        drop(snapshot);
+        hear.recv().expect("an answer").expect("a copy");
+    });
+    assert_eq!(looked_at(&to), (3, "ok".to_owned()));
+}
+
+/// The engine of the same process keeps its locks: a second one is still refused, and a copy of an idle database is exact.
+#[test]
+fn nothing_is_overwritten_and_nothing_left_behind() {
+    let mut growing = Growing::new();
+    growing.write(3 * MEGABYTE);
+    let (from, to) = (growing.folder.file(), growing.beside("copy.db"));
+    std::fs::write(&to, "mine").expect("a file");
+    let refused = back_up(&from, &to, &mut |_, _| ());
+    assert!(matches!(&refused, Err(BackupError::Exists(path)) if *path == to), "{refused:?}");
+    assert_eq!(std::fs::read(&to).expect("it is there"), b"mine");
+    std::fs::remove_file(&to).expect("removed");
+
+    // What a backup that was killed has left is written over; one under way is not.
+    let part = growing.beside("copy.db.part");
+    std::fs::write(&part, vec![9; 9 * MEGABYTE]).expect("a file");
+    let other = std::fs::File::open(&part).expect("it is there");
+    other.lock().expect("nobody has it");
+    let refused = back_up(&from, &to, &mut |_, _| ());
+    assert!(matches!(refused, Err(BackupError::UnderWay(_))), "{refused:?}");
+    drop(other);
+    let done = back_up(&from, &to, &mut |_, _| ()).expect("a copy");
+    assert_eq!((looked_at(&to), done.holds), ((1, "ok".to_owned()), 1));
+    assert!(!part.exists());
+    let again = SqliteStore::open(&from, Clock::manual(start()));
+    assert!(matches!(again, Err(StoreError::Locked { .. })), "{again:?}");
+
+    let nowhere = back_up(&growing.beside("nowhere.db"), &growing.beside("second.db"), &mut |_, _| ());
+    assert!(matches!(nowhere, Err(BackupError::Store(_))), "{nowhere:?}");
+    assert!(!growing.beside("second.db.part").exists() && !growing.beside("nowhere.db").exists());
+    growing.write(MEGABYTE);
+}
+
+/// To restore is to put the file in place: an engine opens it as its own.
+#[test]
+fn a_copy_is_a_database() {
+    let mut growing = Growing::new();
+    growing.write(MEGABYTE);
+    let to = growing.beside("copy.db");
+    back_up(&growing.folder.file(), &to, &mut |_, _| ()).expect("a copy");
+    let store = SqliteStore::open(&to, Clock::manual(start())).expect("it opens");
+    let mut sha256 = [0; 32];
+    sha256[..8].copy_from_slice(&1_u64.to_be_bytes());
+    assert_eq!(wait(store.content(&sha256)).expect("read").expect("it is there").len(), MEGABYTE);
+}
