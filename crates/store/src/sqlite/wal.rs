@@ -110,13 +110,13 @@ mod tests {
         connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (x); CREATE TABLE b (x)").expect("tables");
         let found = pages(&wal).expect("a WAL");
         assert!([1, 2, 3].iter().all(|page| found.contains(page)), "{found:?}");
-        let folded = |mode| connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get(0));
-        assert_eq!(folded("RESTART"), Ok(0));
+        let fold = |mode| connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get(0));
+        assert_eq!(fold("RESTART"), Ok(0));
         connection.execute_batch("INSERT INTO b VALUES (1)").expect("a row");
         assert!(bytes(&wal) > 3 * 4_096, "what was there before is left behind it");
         assert_eq!(pages(&wal).expect("a WAL"), [3]);
         assert_eq!(bytes_used(&wal).expect("a WAL"), 32 + 24 + 4_096);
-        assert_eq!(folded("TRUNCATE"), Ok(0));
+        assert_eq!(fold("TRUNCATE"), Ok(0));
         assert_eq!(pages(&wal).expect("an empty file"), Vec::<u32>::new());
     }
 }

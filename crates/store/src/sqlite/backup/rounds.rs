@@ -21,7 +21,7 @@ const STILL: Duration = Duration::from_millis(500);
 
 /// Between two tries to fold back a WAL that somebody reads an old state of, and how long that may go on.
 const NAP: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) struct Rounds<'a> {
     source: &'a Source,
