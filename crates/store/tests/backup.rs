@@ -3,58 +3,11 @@
 mod stage;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use onceward_core::decide::{Call, NoOp, NoOpReason, Operation};
-use onceward_core::record::Payload;
-use onceward_core::value::RecordId;
-use onceward_store::{
-    BackupError, Base, Batch, Clock, Content, Outcome, Save, SqliteStore, Store, StoreError, Write, back_up,
-};
-use onceward_testkit::user;
-use stage::{Folder, start, wait};
-
-const MEGABYTE: usize = 1 << 20;
-
-/// A database that only grows, by contents that are all different.
-struct Growing {
-    folder: Folder,
-    store: SqliteStore,
-    number: u64,
-}
-
-impl Growing {
-    fn new() -> Self {
-        let folder = Folder::new();
-        let store = SqliteStore::open(folder.file(), Clock::manual(start())).expect("a new file");
-        Self { folder, store, number: 0 }
-    }
-
-    fn beside(&self, name: &str) -> PathBuf {
-        self.folder.file().with_file_name(name)
-    }
-
-    fn wal_bytes(&self) -> usize {
-        let found = std::fs::metadata(self.beside("test.db-wal")).expect("a WAL");
-        usize::try_from(found.len()).expect("not so long")
-    }
-
-    fn write(&mut self, bytes: usize) {
-        self.number += 1;
-        let mut sha256 = [0; 32];
-        sha256[..8].copy_from_slice(&self.number.to_be_bytes());
-        let payload = Payload { sha256, bytes: bytes as u64 };
-        let nobody = RecordId(uuid::Uuid::nil());
-        let call = Call::Due { record: nobody };
-        let operation = Operation { seed: 1, actor: user("ann"), call, answers: Vec::new() };
-        let no_op = NoOp { subject: nobody, reason: NoOpReason::Unchanged, reads: Vec::new() };
-        let contents = vec![Content { payload, bytes: vec![7; bytes].into() }];
-        let write = Write { contents, ..Write::new(operation, Outcome::NoOp(no_op)) };
-        let batch = Batch { writes: vec![write], now: start(), catalog: 0 };
-        let saved = wait(self.store.save(&Arc::new(Base::default()), &Arc::new(batch))).expect("written");
-        assert!(matches!(saved, Save::Saved { .. }), "{saved:?}");
-    }
-}
+use onceward_store::{BackupError, Clock, SqliteStore, Store, StoreError, back_up};
+use stage::growing::{Growing, MEGABYTE};
+use stage::{start, wait};
 
 /// How many contents a file has, and what SQLite says about its pages.
 fn looked_at(path: &PathBuf) -> (u64, String) {
@@ -85,6 +38,40 @@ fn the_wal_stays_bounded_however_much_is_written_meanwhile() {
     assert_eq!(said, "ok");
     assert!((before..=growing.number).contains(&copied), "{copied} of {} to {}", before, growing.number);
     assert_eq!(std::fs::metadata(&to).expect("the copy").len(), done.bytes);
+}
+
+/// Beside a writer that never pauses, and writes more than can be copied if it may, a copy comes to its end. With another size in
+/// `ONCEWARD_MEGABYTES` and `--nocapture` this measures.
+#[test]
+fn a_copy_beside_a_busy_writer_comes_to_its_end() {
+    let megabytes = std::env::var("ONCEWARD_MEGABYTES").map_or(64, |text| text.parse().expect("a number"));
+    let mut growing = Growing::new();
+    for _ in 0..megabytes {
+        growing.write(MEGABYTE);
+    }
+    let (from, to) = (growing.folder.file(), growing.beside("copy.db"));
+    let is_copied = AtomicBool::new(false);
+    let (mut most, mut longest) = (0, std::time::Duration::ZERO);
+    let (done, took) = std::thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            while !is_copied.load(Ordering::Relaxed) {
+                let since = std::time::Instant::now();
+                growing.write(MEGABYTE / 4);
+                longest = longest.max(since.elapsed());
+                most = most.max(growing.wal_bytes());
+            }
+        });
+        let since = std::time::Instant::now();
+        let done = back_up(&from, &to, &mut |_, _| ());
+        let took = since.elapsed();
+        is_copied.store(true, Ordering::Relaxed);
+        busy.join().expect("every write was taken");
+        (done.expect("a copy"), took)
+    });
+    let written = (growing.number - megabytes) / 4;
+    println!("{megabytes} MB copied in {took:?}, {written} MB written meanwhile: {done:?}; longest write {longest:?}");
+    assert!(most < 64 * MEGABYTE, "{} MB of WAL", most >> 20);
+    assert_eq!(looked_at(&to).1, "ok");
 }
 
 /// Where somebody reads one old state all the while, nothing is copied until that ends; writers go on.
