@@ -23,6 +23,7 @@ mod read;
 mod rows;
 mod save;
 mod scan;
+mod tls;
 mod view;
 mod work;
 mod write;
