@@ -1,17 +1,21 @@
 //! A backup of a database that an engine goes on writing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use onceward_core::decide::Create;
 use onceward_engine::{Config, Engine};
 use onceward_store::{Clock, SqliteStore, back_up};
 use onceward_testkit::user;
 use serde_json::Map;
+use tokio::sync::Semaphore;
 
 use crate::built::looked_through;
 use crate::live::work;
 use crate::stage::{Folder, suite};
+
+/// A piece takes so long at most: a few of them fill a hold.
+const PIECE: Duration = Duration::from_millis(50);
 
 /// Jobs are made, leased and committed on many pages while a larger file is copied: every copy is of one moment, and its log tells
 /// all of it.
@@ -32,24 +36,18 @@ fn a_copy_made_under_load_is_clean() {
         }
         engine
     }));
-    let stop = Arc::new(AtomicBool::new(false));
-    let (own, until) = (Arc::clone(&engine), Arc::clone(&stop));
-    let (say, hear) = std::sync::mpsc::channel();
-    let working = runtime.spawn(async move {
-        for round in 0.. {
-            work(&own, round).await;
-            let _ = say.send(());
-            if until.load(Ordering::Relaxed) {
-                return;
-            }
-        }
-    });
+    let granted = Arc::new(Semaphore::new(0));
+    let working = runtime.spawn(work(Arc::clone(&engine), Arc::clone(&granted)));
     let (mut seen, mut again) = (Vec::new(), 0);
     for number in 0..3 {
         let to = folder.file().with_file_name(format!("copy{number}.db"));
         // A slow disk: the work gets on with every piece, unless it is kept waiting.
         let mut slowly = |_, _| {
-            let _ = hear.recv_timeout(std::time::Duration::from_millis(50));
+            let since = Instant::now();
+            granted.add_permits(2);
+            while granted.available_permits() > 0 && since.elapsed() < PIECE {
+                std::thread::yield_now();
+            }
         };
         let done = back_up(&folder.file(), &to, &mut slowly).expect("a copy");
         let report = looked_through(&to, clock.now());
@@ -59,7 +57,7 @@ fn a_copy_made_under_load_is_clean() {
         seen.push(report.seq);
         again += done.pages_again;
     }
-    stop.store(true, Ordering::Relaxed);
+    granted.close();
     runtime.block_on(working).expect("the work ends");
     runtime.block_on(engine.close());
     assert!(seen.is_sorted() && seen.first() < seen.last(), "{seen:?}");

@@ -1,39 +1,46 @@
 //! A database that an engine goes on writing while it is looked through.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use onceward_core::decide::{Call, Create};
 use onceward_engine::{Config, Engine, Submission, Wanted};
 use onceward_store::{Clock, SqliteStore, SqliteView, StoreError};
 use onceward_testkit::{user, worker};
 use serde_json::{Map, json};
+use tokio::sync::Semaphore;
 
 use crate::built::examined;
 use crate::stage::{Folder, suite};
 
-/// Jobs made, leased, kept alive, committed and failed.
-pub(crate) async fn work(engine: &Engine<SqliteStore>, round: i64) {
+/// Rounds of work while the database is looked through once. Without a bound the log would grow ahead of whoever reads it.
+const ROUNDS: usize = 60;
+
+/// Jobs made, leased, kept alive and committed, for as many rounds as are granted.
+pub(crate) async fn work(engine: Arc<Engine<SqliteStore>>, granted: Arc<Semaphore>) {
     let (ann, bob) = (user("ann"), worker("bob"));
-    let new = |number: i64| {
-        let lane = ["a", "b", "c"].get(usize::try_from(number % 5).unwrap_or(0));
-        let mut fields = Map::new();
-        fields.insert("lane".to_owned(), json!(lane));
-        fields.insert("weight".to_owned(), json!((number + round) % 4));
-        let create = Create { lifecycle: "suite.task".into(), id: None, owner: None, fields, payload: None };
-        Submission::new(&ann, Call::Create(create))
-    };
-    for reply in engine.submit_all((0..10).map(new).collect()).await.expect("it has room") {
-        reply.expect("a job");
-    }
-    let wanted = Wanted { most: 8, ..Wanted::one("suite.task", "w") };
-    for (number, leased) in (0..).zip(engine.lease(&bob, &wanted).await.expect("leasing")) {
-        let (id, token) = (leased.record.id, leased.token);
-        engine.heartbeat(&bob, id, token).await.expect("alive");
-        if number % 4 == 0 {
-            continue;
+    for round in 0.. {
+        let Ok(grant) = granted.acquire().await else { return };
+        grant.forget();
+        let new = |number: i64| {
+            let lane = ["a", "b", "c"].get(usize::try_from(number % 5).unwrap_or(0));
+            let mut fields = Map::new();
+            fields.insert("lane".to_owned(), json!(lane));
+            fields.insert("weight".to_owned(), json!((number + round) % 4));
+            let create = Create { lifecycle: "suite.task".into(), id: None, owner: None, fields, payload: None };
+            Submission::new(&ann, Call::Create(create))
+        };
+        for reply in engine.submit_all((0..10).map(new).collect()).await.expect("it has room") {
+            reply.expect("a job");
         }
-        engine.commit(&bob, id, token, json!({ "number": number }), number % 2 == 0).await.expect("committed");
+        let wanted = Wanted { most: 8, ..Wanted::one("suite.task", "w") };
+        for (number, leased) in (0..).zip(engine.lease(&bob, &wanted).await.expect("leasing")) {
+            let (id, token) = (leased.record.id, leased.token);
+            engine.heartbeat(&bob, id, token).await.expect("alive");
+            if number % 4 == 0 {
+                continue;
+            }
+            engine.commit(&bob, id, token, json!({ "number": number }), number % 2 == 0).await.expect("committed");
+        }
     }
 }
 
@@ -50,18 +57,11 @@ fn an_engine_may_go_on_writing() {
         engine.define(&suite()).await.expect("sound files");
         engine
     }));
-    let stop = Arc::new(AtomicBool::new(false));
-    let (own, until) = (Arc::clone(&engine), Arc::clone(&stop));
-    let working = runtime.spawn(async move {
-        for round in 0.. {
-            work(&own, round).await;
-            if until.load(Ordering::Relaxed) {
-                return;
-            }
-        }
-    });
+    let granted = Arc::new(Semaphore::new(0));
+    let working = runtime.spawn(work(Arc::clone(&engine), Arc::clone(&granted)));
     let (mut first, mut last) = (None, 0);
     for _ in 0..6 {
+        granted.add_permits(ROUNDS);
         let view = SqliteView::open(folder.file()).expect("it opens beside the engine");
         let report = examined(&view, clock.now());
         assert!(report.is_clean(), "{report:#?}");
@@ -70,7 +70,7 @@ fn an_engine_may_go_on_writing() {
         last = report.seq;
     }
     assert!(Some(last) > first, "the log has grown all the while");
-    stop.store(true, Ordering::Relaxed);
+    granted.close();
     runtime.block_on(working).expect("the work ends");
     runtime.block_on(engine.close());
     let report = examined(&SqliteView::open(folder.file()).expect("it opens"), clock.now());

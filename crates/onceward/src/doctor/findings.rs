@@ -16,7 +16,7 @@ const INBOX_SECS: i64 = 60;
 /// A job that has waited for so long is worth a look: no worker may be there for it.
 const WAITED_SECS: i64 = 3_600;
 
-/// An engine folds the WAL back from 16 MB on. So much of it means that somebody keeps it from that.
+/// An engine folds the WAL back from 32 MB on, and lets about 130 come together. Twice that means that somebody keeps it from it.
 const WAL_BYTES: u64 = 256 << 20;
 
 /// Less than this on the disk, and the next hours are in doubt.
