@@ -7,6 +7,8 @@ mod stage;
 mod built;
 #[path = "verify/clean.rs"]
 mod clean;
+#[path = "verify/copied.rs"]
+mod copied;
 #[path = "verify/flips.rs"]
 mod flips;
 #[path = "verify/flips_postgres.rs"]
@@ -25,5 +27,7 @@ mod many_machines;
 mod pruned;
 #[path = "verify/schema.rs"]
 mod schema;
+#[path = "verify/upgraded.rs"]
+mod upgraded;
 #[path = "verify/wandered.rs"]
 mod wandered;

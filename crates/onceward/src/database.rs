@@ -1,5 +1,6 @@
 //! Which database a verb is about.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -20,6 +21,16 @@ impl FromStr for Database {
             Some(("sqlite", path)) => Ok(Self::Sqlite(path.into())),
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url.to_owned())),
             _ => Err("a database is named as sqlite:PATH or postgres://…".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Database {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(out, "sqlite:{}", path.display()),
+            // Its URL may hold a password.
+            Self::Postgres(_) => out.write_str("PostgreSQL"),
         }
     }
 }

@@ -1,11 +1,15 @@
 //! The binary. One file a subcommand; what they share is how files are read (`files`), which lifecycles ship with it
-//! (`shipped`), which database is meant (`database`) and how answers are printed (`answer`).
+//! (`shipped`), which database is meant (`database`), how answers are printed (`answer`) and how far it is (`bar`).
 
 mod answer;
+mod backup;
+mod bar;
 mod check;
 mod database;
+mod doctor;
 mod draw;
 mod files;
+mod migrate;
 mod prune;
 mod shipped;
 mod verify;
@@ -32,16 +36,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Backup(backup::BackUp),
     Check(check::Check),
+    Doctor(doctor::Doctor),
     Draw(draw::Draw),
+    Migrate(migrate::Migrate),
     Prune(prune::Prune),
     Verify(verify::Verify),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
+        Verb::Backup(backup) => backup.run(),
         Verb::Check(check) => check.run(),
+        Verb::Doctor(doctor) => doctor.run(),
         Verb::Draw(draw) => draw.run(),
+        Verb::Migrate(migrate) => migrate.run(),
         Verb::Prune(prune) => prune.run(),
         Verb::Verify(verify) => verify.run(),
     };

@@ -1,7 +1,6 @@
 //! `onceward verify`: is everything in a database as its log says?
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _, stderr};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -11,6 +10,7 @@ use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
 use serde_json::{Value, json};
 
 use crate::answer::{Outcome, say};
+use crate::bar::Bar;
 use crate::database::Database;
 
 /// Recompute everything that a database keeps from its log, and name each difference
@@ -33,11 +33,11 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) fn run(&self) -> Result<Outcome> {
-        let mut show = Show { tells: !self.json, bar: stderr().is_terminal().then(Bar::default), failed: None };
+        let mut show = Show { tells: !self.json, bar: Bar::wanted(), failed: None };
         let report = match self.look(&mut show) {
             // What cannot be read because it is damaged is found wanting, too.
             Err(StoreError::Corrupt(why)) => Report { stopped: Some(why), ..Report::default() },
-            other => other.with_context(|| self.name())?,
+            other => other.with_context(|| self.db.to_string())?,
         };
         show.clear();
         if let Some(error) = show.failed {
@@ -46,14 +46,6 @@ impl Verify {
         say(&if self.json { format!("{:#}\n", as_json(&report)) } else { summary(&report) })?;
         let is_fine = report.is_clean() && report.stopped.is_none();
         Ok(if is_fine { Outcome::Done } else { Outcome::Wanting })
-    }
-
-    fn name(&self) -> String {
-        match &self.db {
-            Database::Sqlite(path) => format!("sqlite:{}", path.display()),
-            // Its URL may hold a password.
-            Database::Postgres(_) => "PostgreSQL".to_owned(),
-        }
     }
 
     fn look(&self, show: &mut Show) -> Result<Report, StoreError> {
@@ -103,33 +95,6 @@ impl Watch for Show {
     fn progress(&mut self, what: &'static str, done: u64, all: u64) {
         if let Some(bar) = &mut self.bar {
             bar.draw(what, done, all);
-        }
-    }
-}
-
-/// A line on the terminal that is drawn over and over.
-#[derive(Default)]
-struct Bar {
-    shown: String,
-}
-
-impl Bar {
-    const WIDTH: u64 = 30;
-
-    fn draw(&mut self, what: &str, done: u64, all: u64) {
-        let full = (done.min(all) * Self::WIDTH).checked_div(all).unwrap_or(Self::WIDTH);
-        let cells: String = (0..Self::WIDTH).map(|at| if at < full { '█' } else { '·' }).collect();
-        let line = format!("{what:<10} {cells} {}%", (done.min(all) * 100).checked_div(all).unwrap_or(100));
-        if line != self.shown {
-            // Nobody can be told that the terminal does not take it.
-            let _ = write!(stderr(), "\r{line}\x1b[K");
-            self.shown = line;
-        }
-    }
-
-    fn clear(&mut self) {
-        if !std::mem::take(&mut self.shown).is_empty() {
-            let _ = write!(stderr(), "\r\x1b[K");
         }
     }
 }

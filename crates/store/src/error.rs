@@ -24,9 +24,7 @@ pub enum StoreError {
     Rejected(String),
     #[error("the database has schema {found}, this program knows {known}: use a newer one")]
     TooNew { found: u32, known: u32 },
-    #[error(
-        "the database has schema {found}, this program reads {known}: open it with an engine once, which brings it up to date"
-    )]
+    #[error("the database has schema {found}, this program works on {known}: run `onceward migrate`")]
     TooOld { found: u32, known: u32 },
     /// Pruning took something that was asked for. The oldest place after which the log can be read is named.
     #[error("the log is pruned up to place {oldest}: ask for what comes after it")]

@@ -5,7 +5,7 @@
 //! That happens also when the test is killed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +17,11 @@ const SHARED: &str = "ONCEWARD_POSTGRES";
 /// Everything that is said to PostgreSQL here is on the disk when it answers, as it is for users.
 const SCRIPT: &str = r#"
 bin=$1 dir=$2
+shift 2
 trap '' INT TERM HUP
-start() {
+begin() {
     "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c max_connections=300 -c fsync=on \
-        -c full_page_writes=on -c synchronous_commit=on -c shared_buffers=64MB -c max_wal_size=256MB >>"$dir/log" 2>&1 &
+        -c full_page_writes=on -c synchronous_commit=on -c shared_buffers=64MB -c max_wal_size=256MB "$@" >>"$dir/log" 2>&1 &
     pid=$!
     until "$bin/pg_isready" -q -h "$dir"; do
         kill -0 $pid 2>/dev/null || { tail -n 5 "$dir/log"; echo failed; break; }
@@ -29,10 +30,10 @@ start() {
     echo started
 }
 "$bin/initdb" -D "$dir/data" -U onceward -A trust -E UTF8 --locale=C --no-sync >"$dir/log" 2>&1 || { cat "$dir/log"; echo failed; }
-start
+begin "$@"
 while read -r word; do
     case $word in
-    start) start ;;
+    start) begin "$@" ;;
     stop) kill -QUIT $pid; wait $pid 2>/dev/null; echo stopped ;;
     esac
 done
@@ -68,22 +69,36 @@ impl Server {
 
     /// One of the test's own, which it may stop.
     pub fn start() -> Self {
-        static STARTED: AtomicU64 = AtomicU64::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("onceward-pg-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("a folder for the server");
-        let binaries = binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
-        let mut command = unprivileged(&folder);
-        command.args(["sh", "-c", SCRIPT, "sh"]).arg(binaries).arg(&folder);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
-        let mut script = command.spawn().expect("a shell");
-        let words = script.stdin.take();
-        let said = BufReader::new(script.stdout.take().expect("a pipe"));
-        let mut own = Own { script, words, said };
-        own.hear("started");
+        let folder = new_folder();
+        let own = Own::start(&folder, None, &[]);
         let host = folder.to_string_lossy().replace('/', "%2F");
         Self { url: format!("postgres://onceward@{host}"), own: Some(Mutex::new(own)) }
+    }
+
+    /// One that is reached as `localhost`, too, and encrypts that with a certificate and its key, both as PEM. Its URL is that.
+    pub fn start_encrypted(certificate: &str, key: &str) -> Self {
+        let folder = new_folder();
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).expect("a file for the server");
+            // The server takes no key that others may read.
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("its own");
+            path.display().to_string()
+        };
+        let (certificate, key) = (write("certificate.pem", certificate), write("key.pem", key));
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let port = free.expect("a free port").port().to_string();
+        let own = Own::start(
+            &folder,
+            Some(&port),
+            &[
+                "-clisten_addresses=localhost",
+                "-cssl=on",
+                &format!("-cssl_cert_file={certificate}"),
+                &format!("-cssl_key_file={key}"),
+            ],
+        );
+        Self { url: format!("postgres://onceward@localhost:{port}"), own: Some(Mutex::new(own)) }
     }
 
     /// The URL under which another process may make databases of its own.
@@ -119,6 +134,21 @@ impl Server {
 }
 
 impl Own {
+    fn start(folder: &Path, port: Option<&str>, settings: &[&str]) -> Self {
+        let binaries = binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
+        let mut command = unprivileged(folder);
+        command.args(["sh", "-c", SCRIPT, "sh"]).arg(binaries).arg(folder).args(settings);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
+        // The server and its programs go by it.
+        command.envs(port.map(|port| ("PGPORT", port)));
+        let mut script = command.spawn().expect("a shell");
+        let words = script.stdin.take();
+        let said = BufReader::new(script.stdout.take().expect("a pipe"));
+        let mut own = Self { script, words, said };
+        own.hear("started");
+        own
+    }
+
     fn hear(&mut self, expected: &str) {
         let mut said = String::new();
         loop {
@@ -138,6 +168,15 @@ impl Drop for Own {
         drop(self.words.take());
         let _ = self.script.wait();
     }
+}
+
+fn new_folder() -> PathBuf {
+    static STARTED: AtomicU64 = AtomicU64::new(0);
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("onceward-pg-{}-{number}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder for the server");
+    folder
 }
 
 /// Run SQL through PostgreSQL's own shell, as a user would; what it printed, bare.
@@ -176,7 +215,7 @@ fn unprivileged(folder: &Path) -> Command {
     }
     let is_there = |user: &&str| Command::new("id").arg(user).output().is_ok_and(|output| output.status.success());
     let user = ["postgres", "nobody"].into_iter().find(is_there).unwrap_or("nobody");
-    let owned = Command::new("chown").arg(user).arg(folder).status();
+    let owned = Command::new("chown").arg("-R").arg(user).arg(folder).status();
     assert!(owned.is_ok_and(|status| status.success()), "the folder is given to {user}");
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={user}"), &format!("--regid={}", group(user)), "--clear-groups", "--"]);

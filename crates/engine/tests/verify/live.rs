@@ -16,7 +16,7 @@ use crate::stage::{Folder, suite};
 const ROUNDS: usize = 60;
 
 /// Jobs made, leased, kept alive and committed, for as many rounds as are granted.
-async fn work(engine: Arc<Engine<SqliteStore>>, granted: Arc<Semaphore>) {
+pub(crate) async fn work(engine: Arc<Engine<SqliteStore>>, granted: Arc<Semaphore>) {
     let (ann, bob) = (user("ann"), worker("bob"));
     for round in 0.. {
         let Ok(grant) = granted.acquire().await else { return };

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
 
+use super::tls::{Asked, Tls};
 use crate::error::StoreError;
 
 /// Connections at once: one writes, the others load for the next batch, look for work and feed the stream.
@@ -25,9 +27,10 @@ const OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_me
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// What a URL says, and what it leaves to us.
-pub(super) fn config(url: &str) -> Result<Config, StoreError> {
+pub(super) fn config(url: &str) -> Result<(Config, Tls), StoreError> {
+    let asked = Asked::of(url)?;
     let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("this is no URL of a database: {error}"));
-    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| bad(&error))?;
+    let mut config: Config = asked.url.parse().map_err(|error: tokio_postgres::Error| bad(&error))?;
     if config.get_options().is_none() {
         config.options(OPTIONS);
     }
@@ -40,12 +43,18 @@ pub(super) fn config(url: &str) -> Result<Config, StoreError> {
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
     }
-    Ok(config)
+    // PostgreSQL does not encrypt sockets; asking each time would cost a round trip.
+    let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
+    if config.get_ssl_mode() == SslMode::Prefer && config.get_hosts().iter().all(is_socket) {
+        config.ssl_mode(SslMode::Disable);
+    }
+    Ok((config, asked.tls()?))
 }
 
 /// A pool of connections. None is made yet.
 pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
-    let manager = Manager::from_config(config(url)?, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+    let (config, tls) = config(url)?;
+    let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
     let built = Pool::builder(manager).max_size(CONNECTIONS).runtime(Runtime::Tokio1).timeouts(timeouts).build();
     built.map_err(|error| StoreError::Unavailable(error.to_string()))

@@ -35,7 +35,7 @@ impl From<PoolError> for StoreError {
     fn from(error: PoolError) -> Self {
         match error {
             PoolError::Backend(error) => match Self::from(error) {
-                known @ (Self::Full | Self::ReadOnly(_) | Self::Corrupt(_)) => known,
+                known @ (Self::Full | Self::ReadOnly(_) | Self::Corrupt(_) | Self::Unavailable(_)) => known,
                 other => Self::Unavailable(other.to_string()),
             },
             other => Self::Unavailable(other.to_string()),

@@ -14,6 +14,7 @@ mod inbox;
 mod lanes;
 mod lines;
 mod load;
+mod look;
 mod marks;
 mod migrate;
 mod news;
@@ -23,6 +24,7 @@ mod read;
 mod rows;
 mod save;
 mod scan;
+mod tls;
 mod view;
 mod work;
 mod write;
@@ -48,9 +50,11 @@ use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::schema::Schema;
 use crate::store::Store;
 use load::{Asking, Wish};
 use marks::Marks;
+use migrate::MIGRATIONS;
 use news::News;
 use pipeline::Pipeline;
 pub use view::PostgresView;
@@ -78,8 +82,8 @@ struct Inner {
 }
 
 impl PostgresStore {
-    /// Open a database by its URL, `postgres://user:password@host:port/name`, and bring its schema up to date. Many processes
-    /// may. Needs a tokio runtime with I/O and time.
+    /// Open a database by its URL, `postgres://user:password@host:port/name`. Makes its tables where there are none; older
+    /// ones are left to `onceward migrate`. Many processes may. Needs a tokio runtime with I/O and time.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Self::connect(url, None).await
     }
@@ -89,9 +93,20 @@ impl PostgresStore {
         Self::connect(url, Some(clock)).await
     }
 
+    /// Which schema a database has. Nothing is written.
+    pub async fn schema(url: &str) -> Result<Schema, StoreError> {
+        migrate::schema(&*connect::pool(url)?.get().await?, MIGRATIONS).await
+    }
+
+    /// Bring a database up to date. What it had before. No process should be working on it with a program that knows only the older
+    /// schema.
+    pub async fn migrate(url: &str) -> Result<Schema, StoreError> {
+        migrate::migrate(&connect::pool(url)?, MIGRATIONS).await
+    }
+
     async fn connect(url: &str, clock: Option<Clock>) -> Result<Self, StoreError> {
         let pool = connect::pool(url)?;
-        migrate::migrate(&pool).await?;
+        migrate::make(&pool, MIGRATIONS).await?;
         let name: String = pool.get().await?.query_one("SELECT gen_random_uuid()::text", &[]).await?.try_get(0)?;
         let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };

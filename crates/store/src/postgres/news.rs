@@ -8,7 +8,9 @@ use std::time::Duration;
 use deadpool_postgres::Pool;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Config};
+
+use super::tls::Tls;
 
 /// At most one word in this time: many saves make one.
 const QUIET: Duration = Duration::from_millis(20);
@@ -26,7 +28,7 @@ pub(super) struct News {
 
 impl News {
     /// `name` tells our own words from those of others.
-    pub(super) fn start(config: Config, pool: Pool, name: String) -> Self {
+    pub(super) fn start(config: (Config, Tls), pool: Pool, name: String) -> Self {
         let (raise, heard) = watch::channel(0);
         let to_tell = Arc::new(Notify::new());
         let telling = tokio::spawn(tell(pool, Arc::clone(&to_tell), name.clone()));
@@ -63,16 +65,21 @@ async fn tell(pool: Pool, to_tell: Arc<Notify>, name: String) {
     }
 }
 
-async fn hear(config: Config, name: String, raise: watch::Sender<u64>) {
+async fn hear((config, tls): (Config, Tls), name: String, raise: watch::Sender<u64>) {
     loop {
-        let _ = listen(&config, &name, &raise).await;
+        let _ = listen(&config, tls.clone(), &name, &raise).await;
         tokio::time::sleep(AGAIN).await;
     }
 }
 
 /// Listen until the connection ends.
-async fn listen(config: &Config, name: &str, raise: &watch::Sender<u64>) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(NoTls).await?;
+async fn listen(
+    config: &Config,
+    tls: Tls,
+    name: &str,
+    raise: &watch::Sender<u64>,
+) -> Result<(), tokio_postgres::Error> {
+    let (client, mut connection) = config.connect(tls).await?;
     let (forward, mut words) = mpsc::unbounded_channel();
     let driving = tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {

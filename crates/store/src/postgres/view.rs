@@ -5,9 +5,10 @@ use onceward_core::value::RecordId;
 use serde_json::Value as Json;
 
 use super::connect::{self, InTransaction};
-use super::migrate;
 use super::scan::{self, TABLES};
+use super::{look, migrate};
 use crate::StoreError;
+use crate::look::Look;
 use crate::names::Names;
 use crate::scan::{
     Cursor, KeptDefinition, KeptDefinitions, Learned, LogPage, Scan, ScanPage, Table, held_against_files,
@@ -25,6 +26,16 @@ impl PostgresView {
         let pool = connect::pool(url)?;
         migrate::check(&*pool.get().await?).await?;
         Ok(Self { pool })
+    }
+
+    /// All of it at a glance.
+    pub async fn look(&self) -> Result<Look, StoreError> {
+        let transaction = self.begin().await?;
+        let client = transaction.client()?;
+        let schema = migrate::schema(client, migrate::MIGRATIONS).await?;
+        let look = look::look(client, &names(client).await?, schema.found).await;
+        transaction.roll_back().await;
+        look
     }
 
     async fn begin(&self) -> Result<InTransaction, StoreError> {

@@ -3,12 +3,15 @@
 //! A save is one transaction, durable before it is answered (`synchronous=FULL`). Inside, records are known by dense row
 //! numbers. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never rules.
 
+mod backup;
 mod checkpoint;
 mod definitions;
 mod errors;
 mod hot;
 mod lanes;
 mod load;
+mod look;
+mod migrate;
 mod names;
 mod open;
 mod prune;
@@ -19,6 +22,7 @@ mod save;
 mod scan;
 mod threads;
 mod view;
+mod wal;
 mod work;
 mod write;
 
@@ -44,7 +48,9 @@ use crate::names::Known;
 use crate::net::Told;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::schema::Schema;
 use crate::store::Store;
+pub use backup::{Backup, BackupError, back_up};
 use checkpoint::Checkpoints;
 use open::EngineLock;
 use recent::Recent;
@@ -144,6 +150,22 @@ impl SqliteStore {
             _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Which schema a file has. Nothing is written, and an engine may have it open.
+    pub fn schema(path: impl AsRef<Path>) -> Result<Schema, StoreError> {
+        migrate::schema(&open::reader(path.as_ref())?, migrate::MIGRATIONS)
+    }
+
+    /// Bring a file up to date, as opening it does. What it had before. Refused while an engine has it open.
+    pub fn migrate(path: impl AsRef<Path>) -> Result<Schema, StoreError> {
+        let path = path.as_ref();
+        let before = Self::schema(path)?;
+        if !before.missing.is_empty() {
+            let _lock = EngineLock::take(path)?;
+            drop(open::writer(path)?);
+        }
+        Ok(before)
     }
 
     async fn read<R: Send + 'static>(

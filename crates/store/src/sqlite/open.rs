@@ -1,4 +1,4 @@
-//! Opening a database file: the lock that keeps a second engine out, the settings, and the migrations.
+//! Opening a database file: the lock that keeps a second engine out, and the settings.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags};
 
+use super::migrate::{self, MIGRATIONS};
 use crate::error::StoreError;
-
-/// Schemas in order; a database's own number is its `user_version`. Never changed once released, only added to.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 
 /// How long to wait for another process that writes: only `migrate` and backups could be one.
 const BUSY: Duration = Duration::from_secs(5);
@@ -75,10 +73,31 @@ impl EngineLock {
     }
 }
 
-fn beside(database: &Path, suffix: &str) -> PathBuf {
+/// Who has the lock, if anybody.
+pub(super) fn engine(database: &Path) -> Option<String> {
+    let mut file = File::open(beside(database, ".lock")).ok()?;
+    // Let go of at once. An engine that starts in just this moment waits for longer than that.
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => {
+            let mut by = String::new();
+            let _ = file.read_to_string(&mut by);
+            Some(by)
+        }
+        _ => None,
+    }
+}
+
+/// The name of a file that belongs to a database's.
+pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// The name by which SQLite opens a file that nobody writes, without making any beside it.
+pub(super) fn immutable(path: &Path) -> String {
+    let name = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    format!("file:{name}?immutable=1")
 }
 
 /// The connection that writes. Makes the file where there is none, and brings an older one up to date.
@@ -91,7 +110,7 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;
     settle(&connection)?;
-    migrate(&mut connection)?;
+    migrate::migrate(&mut connection, MIGRATIONS)?;
     Ok(connection)
 }
 
@@ -119,38 +138,5 @@ fn settle(connection: &Connection) -> Result<(), StoreError> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Without it SQLite may plan a statement anew for each value that is bound, which took half of all time.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    Ok(())
-}
-
-/// Refuse a database that is not ours, or of another schema: one that only reads brings nothing up to date.
-pub(super) fn check_schema(connection: &Connection) -> Result<(), StoreError> {
-    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
-    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    match found {
-        0 => Err(StoreError::corrupt("this is not one of Onceward's databases")),
-        found if found < known => Err(StoreError::TooOld { found, known }),
-        found if found > known => Err(StoreError::TooNew { found, known }),
-        _ => Ok(()),
-    }
-}
-
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
-    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if found > known {
-        return Err(StoreError::TooNew { found, known });
-    }
-    if found == 0 {
-        let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-        if tables > 0 {
-            return Err(StoreError::corrupt("this is a database, but not one of Onceward's"));
-        }
-    }
-    for (number, migration) in (1..).zip(MIGRATIONS).skip(usize::try_from(found).unwrap_or(usize::MAX)) {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute_batch(migration)?;
-        transaction.pragma_update(None, "user_version", number)?;
-        transaction.commit()?;
-    }
     Ok(())
 }

@@ -1,17 +1,18 @@
 //! A database file looked through beside the engine that writes it, or a copy of one that nobody writes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use serde_json::Value as Json;
 
 use super::definitions::kept;
-use super::names;
-use super::open;
 use super::scan::{self, TABLES};
 use super::threads::Threads;
+use super::{look, migrate, names, open};
 use crate::StoreError;
+use crate::look::Look;
 use crate::names::Names;
 use crate::scan::{Cursor, Difference, Learned, LogPage, Scan, ScanPage, Table, held_against_files};
 
@@ -19,25 +20,36 @@ use crate::scan::{Cursor, Difference, Learned, LogPage, Scan, ScanPage, Table, h
 #[derive(Debug)]
 pub struct SqliteView {
     reader: Threads<Connection>,
+    path: PathBuf,
 }
 
 impl SqliteView {
     /// Open a file that is there. Its schema must be one that this program knows.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
-        let connection = open::reader(path).and_then(|connection| open::check_schema(&connection).map(|()| connection));
+        let connection = open::reader(path).and_then(|connection| migrate::check(&connection).map(|()| connection));
         let connection = match connection {
             // A copy in a folder that cannot be written has no place for the files beside it that readers share.
             Err(StoreError::Unavailable(_) | StoreError::ReadOnly(_)) if path.is_file() => {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-                let name = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-                let connection = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?;
-                open::check_schema(&connection)?;
+                let connection = Connection::open_with_flags(open::immutable(path), flags)?;
+                migrate::check(&connection)?;
                 connection
             }
             other => other?,
         };
-        Ok(Self { reader: Threads::start("view", vec![connection])? })
+        Ok(Self { reader: Threads::start("view", vec![connection])?, path: path.to_owned() })
+    }
+
+    /// All of it at a glance.
+    pub async fn look(&self, now: Time) -> Result<Look, StoreError> {
+        let path = self.path.clone();
+        self.reader.run(move |connection| look::look(connection, &path, now)).await
+    }
+
+    /// Who has the file open to work on it, as it calls itself.
+    pub fn engine(&self) -> Option<String> {
+        open::engine(&self.path)
     }
 
     /// What SQLite itself finds wrong with the pages of each table and of its indexes. Reading the rows does not come to all of

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod driver;
+pub(crate) mod growing;
 
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::time::Time;

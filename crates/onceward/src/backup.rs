@@ -1,0 +1,109 @@
+//! `onceward backup`: a copy of a database that is being written.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use onceward_store::{Backup, BackupError, back_up};
+use serde_json::{Value, json};
+
+use crate::answer::{Outcome, complain, say};
+use crate::bar::Bar;
+use crate::database::Database;
+
+/// Copy an embedded database to a new file, while its engine runs or without one
+///
+/// The copy is as the database was at one moment, and has everything that was answered before this began. Writers go on; they wait
+/// for a few hundredths of a second now and then. The file appears under its name only when it is whole and on the disk. To
+/// restore, put it in the database's place while no engine runs. docs/backup.md tells more.
+///
+/// Exits with 0 when the copy is there, with 1 if the file is there already or cannot be made now, with 2 if there is no
+/// database to copy. PostgreSQL has its own tool for this: `pg_dump`.
+#[derive(Args)]
+#[command(
+    name = "backup",
+    after_help = "Example:\n  onceward backup monday.db\n  onceward verify --db sqlite:monday.db"
+)]
+pub(crate) struct BackUp {
+    /// The file to make; never one that is there
+    #[arg(value_name = "FILE")]
+    to: PathBuf,
+    /// The database
+    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
+    db: Database,
+    /// Print what it took as JSON on standard output; docs/backup.md describes it
+    #[arg(long)]
+    json: bool,
+}
+
+impl BackUp {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        let Database::Sqlite(path) = &self.db else {
+            bail!(
+                "PostgreSQL is backed up with its own tools, `pg_dump --schema=onceward` or a base backup: see docs/backup.md"
+            );
+        };
+        let mut bar = Bar::wanted();
+        let done = back_up(path, &self.to, &mut |done, all| {
+            if let Some(bar) = &mut bar {
+                bar.draw("copying", done, all);
+            }
+        });
+        if let Some(bar) = &mut bar {
+            bar.clear();
+        }
+        match done {
+            Ok(done) => {
+                say(&if self.json { format!("{:#}\n", as_json(&done)) } else { self.summary(&done) })?;
+                Ok(Outcome::Done)
+            }
+            // It could be tried, and may go better another time.
+            Err(
+                error @ (BackupError::Exists(_)
+                | BackupError::UnderWay(_)
+                | BackupError::File(..)
+                | BackupError::Held(_)
+                | BackupError::NoWal(_)),
+            ) => {
+                complain(&format!("error: {error}\n"));
+                Ok(Outcome::Wanting)
+            }
+            Err(error @ BackupError::Store(_)) => Err(error).with_context(|| self.db.to_string()),
+        }
+    }
+
+    fn summary(&self, done: &Backup) -> String {
+        format!(
+            "{}: {} up to place {} of the log; copied in {} holds, writers waited {} ms at most\n",
+            self.to.display(),
+            size(done.bytes),
+            done.seq,
+            done.holds,
+            millis(done.longest_pause),
+        )
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..0x10_0000 => format!("{} KB", bytes >> 10),
+        _ => format!("{} MB", bytes >> 20),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn as_json(done: &Backup) -> Value {
+    json!({
+        "bytes": done.bytes,
+        "last_entry": done.seq,
+        "holds": done.holds,
+        "longest_hold_ms": millis(done.longest_hold),
+        "longest_pause_ms": millis(done.longest_pause),
+        "pages_again": done.pages_again,
+        "wal_bytes": done.wal_bytes,
+    })
+}

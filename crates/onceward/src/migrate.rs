@@ -1,0 +1,83 @@
+//! `onceward migrate`: a database of an older program, brought up to date.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use onceward_store::{PostgresStore, Schema, SqliteStore, StoreError};
+use serde_json::json;
+
+use crate::answer::{Outcome, complain, say};
+use crate::database::Database;
+
+/// Bring a database up to date for this program
+///
+/// Runs the migrations that it has not had yet, in order; one that fails leaves nothing behind. An embedded database is brought up to
+/// date by every engine that opens it, so this is for those who would rather do it apart. On PostgreSQL engines make the
+/// tables in an empty database, but refuse an older one: stop the processes of the older program, make a backup, and run this.
+///
+/// Exits with 0 when the database is up to date; with 1 if it is newer than this program or an engine has it open, or, with
+/// --dry-run, if something is to be done; with 2 if it cannot be reached.
+#[derive(Args)]
+#[command(after_help = "Example:\n  onceward migrate --dry-run --db postgres://onceward@db/app\n  \
+                        onceward migrate --db postgres://onceward@db/app")]
+pub(crate) struct Migrate {
+    /// The database
+    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
+    db: Database,
+    /// Only say what would be run
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the schemas' numbers and the migrations as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+impl Migrate {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        let schema = match self.go() {
+            Err(error @ (StoreError::TooNew { .. } | StoreError::Locked { .. } | StoreError::Busy)) => {
+                complain(&format!("error: {}: {error}\n", self.db));
+                return Ok(Outcome::Wanting);
+            }
+            other => other.with_context(|| self.db.to_string())?,
+        };
+        say(&if self.json { self.as_json(&schema) } else { self.summary(&schema) })?;
+        let is_wanting = self.dry_run && !schema.missing.is_empty();
+        Ok(if is_wanting { Outcome::Wanting } else { Outcome::Done })
+    }
+
+    fn go(&self) -> Result<Schema, StoreError> {
+        match &self.db {
+            Database::Sqlite(path) if self.dry_run => SqliteStore::schema(path),
+            Database::Sqlite(path) => SqliteStore::migrate(path),
+            Database::Postgres(url) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+                runtime.block_on(async {
+                    if self.dry_run { PostgresStore::schema(url).await } else { PostgresStore::migrate(url).await }
+                })
+            }
+        }
+    }
+
+    fn summary(&self, schema: &Schema) -> String {
+        let Schema { found, known, missing } = schema;
+        if missing.is_empty() {
+            return format!("{}: schema {found}, up to date\n", self.db);
+        }
+        let mut text = String::new();
+        for name in missing {
+            let _ = writeln!(text, "{} {name}", if self.dry_run { "would run" } else { "ran" });
+        }
+        let word = if self.dry_run { "would become" } else { "is now" };
+        let _ = writeln!(text, "{}: schema {found} {word} {known}", self.db);
+        text
+    }
+
+    fn as_json(&self, schema: &Schema) -> String {
+        let Schema { found, known, missing } = schema;
+        let now = if self.dry_run { found } else { known };
+        format!("{:#}\n", json!({ "found": found, "now": now, "known": known, "migrations": missing }))
+    }
+}

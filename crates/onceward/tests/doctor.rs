@@ -1,0 +1,122 @@
+//! `onceward doctor`, run as a user runs it.
+
+mod desk;
+
+use std::path::Path;
+
+use desk::{folder, notes, onceward, text};
+use onceward_store::{PostgresStore, StoreError};
+use onceward_testkit::postgres::{Server, psql};
+use serde_json::{Value, json};
+
+fn change(folder: &Path, sql: &str) {
+    rusqlite::Connection::open(folder.join("onceward.db")).expect("it opens").execute_batch(sql).expect("a change");
+}
+
+fn looked(folder: &Path, arguments: &[&str]) -> (Option<i32>, Value) {
+    let done = onceward(folder, &[&["doctor", "--json"], arguments].concat());
+    let told = serde_json::from_str(&text(&done.stdout));
+    (done.status.code(), told.unwrap_or_else(|_| panic!("no JSON: {}", text(&done.stderr))))
+}
+
+fn codes(told: &Value) -> Vec<&str> {
+    let findings = told["findings"].as_array().expect("a list");
+    findings.iter().map(|finding| finding["code"].as_str().expect("a word")).collect()
+}
+
+#[test]
+fn nothing_is_wrong_beside_a_running_engine() {
+    let folder = folder("doctor_live");
+    let _running = notes(&folder);
+    let done = onceward(&folder, &["doctor"]);
+    let said = text(&done.stdout);
+    assert_eq!(done.status.code(), Some(0), "{said}{}", text(&done.stderr));
+    assert!(said.starts_with("database  sqlite:onceward.db\nprogram   SQLite 3."), "{said}");
+    for part in [
+        format!("engine    process {}\n", std::process::id()),
+        "log       up to place 3, ".to_owned(),
+        "records   desk.note: open 3\n".to_owned(),
+        "settings  journal_mode wal\n".to_owned(),
+    ] {
+        assert!(said.contains(&part), "{part}: {said}");
+    }
+    assert!(said.ends_with("nothing is wrong\n"), "{said}");
+}
+
+#[test]
+fn what_is_overdue_is_told_with_what_to_do() {
+    let folder = folder("doctor_overdue");
+    drop(notes(&folder));
+    let (code, told) = looked(&folder, &[]);
+    assert_eq!((code, &told["fine"], &told["seen"]["engine"]), (Some(0), &json!(true), &Value::Null));
+    assert_eq!(told["seen"]["records"], json!([{ "lifecycle": "desk.note", "state": "open", "count": 3 }]));
+    change(&folder, "INSERT INTO timers (due, record) VALUES (1000000, 1), (2000000, 2)");
+    let (code, told) = looked(&folder, &[]);
+    assert_eq!((code, codes(&told)), (Some(1), vec!["overdue"]));
+    assert_eq!(told["seen"]["overdue"], json!({ "count": 2, "first": "1970-01-01T00:00:01Z" }));
+    let done = onceward(&folder, &["doctor"]);
+    assert!(text(&done.stdout).contains("wrong: overdue: 2 records are overdue"), "{}", text(&done.stdout));
+    assert!(text(&done.stdout).contains("; start an engine"), "{}", text(&done.stdout));
+}
+
+/// A million rows cost as much as ten thousand: they are not counted on.
+#[test]
+fn counting_ends() {
+    let folder = folder("doctor_many");
+    drop(notes(&folder));
+    change(
+        &folder,
+        "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 12000) \
+         INSERT INTO timers (due, record) SELECT x, x FROM n",
+    );
+    let (_, told) = looked(&folder, &[]);
+    assert_eq!(told["seen"]["overdue"]["count"], told["seen"]["counted_up_to"]);
+    let done = onceward(&folder, &["doctor"]);
+    assert!(text(&done.stdout).contains("10000 or more records are overdue"), "{}", text(&done.stdout));
+}
+
+#[test]
+fn another_schema_and_other_files_are_findings() {
+    let folder = folder("doctor_schema");
+    drop(notes(&folder));
+    change(&folder, "PRAGMA user_version = 99");
+    let (code, told) = looked(&folder, &[]);
+    assert_eq!((code, codes(&told), &told["seen"]), (Some(1), vec!["schema"], &Value::Null));
+    std::fs::write(folder.join("other.db"), "no database, but long enough to look at").expect("a file");
+    let (code, told) = looked(&folder, &["--db", "sqlite:other.db"]);
+    assert_eq!((code, codes(&told)), (Some(1), vec!["damaged"]));
+    let done = onceward(&folder, &["doctor", "--db", "sqlite:nowhere.db"]);
+    assert_eq!(done.status.code(), Some(2), "{}", text(&done.stdout));
+}
+
+#[test]
+fn postgresql_is_looked_at() {
+    let folder = folder("doctor_postgres");
+    let url = Server::shared().database();
+    let (code, told) = looked(&folder, &["--db", &url]);
+    assert_eq!((code, codes(&told)), (Some(1), vec!["damaged"]), "nothing is there yet: {told}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async { PostgresStore::open(&url).await.map(drop) }).expect("a new database");
+    let (code, told) = looked(&folder, &["--db", &url]);
+    assert_eq!((code, codes(&told)), (Some(0), vec![]), "{told}");
+    let seen = &told["seen"];
+    assert!(seen["program"].as_str().is_some_and(|program| program.starts_with("PostgreSQL ")), "{seen}");
+    assert_eq!((&seen["settings"]["fsync"], &seen["inbox"]["count"]), (&json!("on"), &json!(0)));
+    assert!(seen["bytes"].as_u64().is_some_and(|bytes| bytes > 8_192), "{seen}");
+
+    let name = url.rsplit('/').next().expect("a name");
+    psql(&url, &format!("ALTER DATABASE {name} SET synchronous_commit = off"));
+    psql(
+        &url,
+        "INSERT INTO onceward.inbox (owner, key, lifecycle, sent_at) VALUES ('ann', 'one', 'a.b', now() - interval '1 hour')",
+    );
+    let (code, told) = looked(&folder, &["--db", &url]);
+    assert_eq!((code, codes(&told)), (Some(1), vec!["durability", "inbox"]), "{told}");
+}
+
+/// The words of an older schema lead to the verb that helps.
+#[test]
+fn an_older_schema_names_migrate() {
+    let said = StoreError::TooOld { found: 1, known: 2 }.to_string();
+    assert!(said.ends_with("run `onceward migrate`"), "{said}");
+}

@@ -1,0 +1,122 @@
+//! The WAL as a file: how long it is, and which pages stand in it.
+//!
+//! Opening and closing it harms nobody: SQLite has its locks on the two other files.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Of the file's header, and of each frame's: numbers are big-endian.
+const HEADER: usize = 32;
+const FRAME: usize = 24;
+
+/// Where the header has the size of a page and the two numbers that are drawn anew whenever the WAL starts from its beginning.
+/// A frame has them too; one with others is left over from before.
+const PAGE_SIZE: usize = 8;
+const SALT: std::ops::Range<usize> = 16..24;
+const FRAME_SALT: std::ops::Range<usize> = 8..16;
+
+pub(super) fn path(database: &Path) -> PathBuf {
+    super::open::beside(database, "-wal")
+}
+
+/// Nothing where there is no such file.
+pub(super) fn bytes(wal: &Path) -> u64 {
+    std::fs::metadata(wal).map_or(0, |found| found.len())
+}
+
+/// How much of it is in use: the file keeps its length when the WAL starts again from its beginning.
+pub(super) fn bytes_used(wal: &Path) -> std::io::Result<u64> {
+    let Some(mut opened) = Opened::open(wal)? else { return Ok(0) };
+    let (mut used, mut beyond) = (0, opened.file.metadata()?.len() / opened.stride());
+    // Frames in use stand before all that are left over.
+    while used < beyond {
+        let middle = used + (beyond - used) / 2;
+        match opened.page(middle)? {
+            Some(_) => used = middle + 1,
+            None => beyond = middle,
+        }
+    }
+    Ok(HEADER as u64 + used * opened.stride())
+}
+
+/// The numbers of all pages that were written since the WAL last started from its beginning, perhaps more than once. Also those
+/// of a transaction that was taken back: too many is harmless to who asks here.
+pub(super) fn pages(wal: &Path) -> std::io::Result<Vec<u32>> {
+    let mut pages = Vec::new();
+    if let Some(mut opened) = Opened::open(wal)? {
+        while let Some(page) = opened.page(pages.len() as u64)? {
+            pages.push(page);
+        }
+    }
+    Ok(pages)
+}
+
+struct Opened {
+    file: File,
+    header: [u8; HEADER],
+}
+
+impl Opened {
+    /// `None` where there is no such file, or nothing in it.
+    fn open(wal: &Path) -> std::io::Result<Option<Self>> {
+        let mut file = match File::open(wal) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut header = [0; HEADER];
+        Ok(filled(&mut file, &mut header)?.then_some(Self { file, header }))
+    }
+
+    /// From one frame to the next.
+    fn stride(&self) -> u64 {
+        FRAME as u64 + u64::from(number(&self.header, PAGE_SIZE))
+    }
+
+    /// The page in a frame, if that is in use.
+    fn page(&mut self, frame: u64) -> std::io::Result<Option<u32>> {
+        let mut bytes = [0; FRAME];
+        self.file.seek(SeekFrom::Start(HEADER as u64 + frame * self.stride()))?;
+        let is_used = filled(&mut self.file, &mut bytes)? && bytes[FRAME_SALT] == self.header[SALT];
+        Ok(is_used.then(|| number(&bytes, 0)))
+    }
+}
+
+/// Whether there was so much left to read.
+fn filled(file: &mut File, bytes: &mut [u8]) -> std::io::Result<bool> {
+    match file.read_exact(bytes) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// What SQLite writes, read by us: every page of the file stands in its first WAL; a new beginning forgets them.
+    #[test]
+    fn pages_are_those_since_the_beginning() {
+        let folder = onceward_testkit::Folder::new();
+        let wal = path(&folder.file());
+        assert_eq!((pages(&wal).expect("no file"), bytes(&wal)), (Vec::new(), 0));
+        let connection = Connection::open(folder.file()).expect("a new file");
+        connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (x); CREATE TABLE b (x)").expect("tables");
+        let found = pages(&wal).expect("a WAL");
+        assert!([1, 2, 3].iter().all(|page| found.contains(page)), "{found:?}");
+        let fold = |mode| connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get(0));
+        assert_eq!(fold("RESTART"), Ok(0));
+        connection.execute_batch("INSERT INTO b VALUES (1)").expect("a row");
+        assert!(bytes(&wal) > 3 * 4_096, "what was there before is left behind it");
+        assert_eq!(pages(&wal).expect("a WAL"), [3]);
+        assert_eq!(bytes_used(&wal).expect("a WAL"), 32 + 24 + 4_096);
+        assert_eq!(fold("TRUNCATE"), Ok(0));
+        assert_eq!(pages(&wal).expect("an empty file"), Vec::<u32>::new());
+    }
+}
