@@ -17,10 +17,11 @@ const SHARED: &str = "ONCEWARD_POSTGRES";
 /// Everything that is said to PostgreSQL here is on the disk when it answers, as it is for users.
 const SCRIPT: &str = r#"
 bin=$1 dir=$2
+shift 2
 trap '' INT TERM HUP
 start() {
     "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c max_connections=300 -c fsync=on \
-        -c full_page_writes=on -c synchronous_commit=on -c shared_buffers=64MB -c max_wal_size=256MB >>"$dir/log" 2>&1 &
+        -c full_page_writes=on -c synchronous_commit=on -c shared_buffers=64MB -c max_wal_size=256MB "$@" >>"$dir/log" 2>&1 &
     pid=$!
     until "$bin/pg_isready" -q -h "$dir"; do
         kill -0 $pid 2>/dev/null || { tail -n 5 "$dir/log"; echo failed; break; }
@@ -60,14 +61,21 @@ impl Server {
     /// The one that all tests of this process share, each with databases of its own.
     pub fn shared() -> &'static Self {
         static SERVER: OnceLock<Server> = OnceLock::new();
-        SERVER.get_or_init(|| match std::env::var(SHARED) {
-            Ok(url) => Self { url, own: None },
-            Err(_) => Self::start(),
-        })
+        SERVER.get_or_init(|| Self::given().unwrap_or_else(Self::start))
+    }
+
+    /// One that somebody else has started.
+    pub fn given() -> Option<Self> {
+        std::env::var(SHARED).ok().map(|url| Self { url, own: None })
     }
 
     /// One of the test's own, which it may stop.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same, with settings such as `shared_buffers=1GB`.
+    pub fn start_with(settings: &[&str]) -> Self {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("onceward-pg-{}-{number}", std::process::id()));
@@ -76,6 +84,9 @@ impl Server {
         let binaries = binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
         let mut command = unprivileged(&folder);
         command.args(["sh", "-c", SCRIPT, "sh"]).arg(binaries).arg(&folder);
+        for setting in settings {
+            command.args(["-c", setting]);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
         let mut script = command.spawn().expect("a shell");
         let words = script.stdin.take();
