@@ -30,10 +30,10 @@ start() {
     echo started
 }
 "$bin/initdb" -D "$dir/data" -U onceward -A trust -E UTF8 --locale=C --no-sync >"$dir/log" 2>&1 || { cat "$dir/log"; echo failed; }
-start
+start "$@"
 while read -r word; do
     case $word in
-    start) start ;;
+    start) start "$@" ;;
     stop) kill -QUIT $pid; wait $pid 2>/dev/null; echo stopped ;;
     esac
 done
