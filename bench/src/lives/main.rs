@@ -28,6 +28,10 @@ use std::process::ExitCode;
 
 use place::Place;
 
+/// As the `onceward` binary does it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,

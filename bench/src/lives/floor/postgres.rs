@@ -18,7 +18,7 @@ const SCHEMA: &str = include_str!("../../../../crates/store/src/postgres/migrati
 const OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
 
 const PARTS: Parts = &[
-    ("history", "3 inserts, about 440 bytes each"),
+    ("history", "3 inserts, with the texts of a real life"),
     ("history index", "3 inserts, the key of the log"),
     ("records", "1 insert, 2 updates that no index learns of"),
     ("id index", "1 insert, the unique index from id to row"),

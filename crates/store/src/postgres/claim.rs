@@ -90,7 +90,9 @@ pub(super) struct Ground<'a> {
     counts: BTreeSet<(Indexed, i64)>,
     accounts: BTreeSet<(String, String)>,
     records: BTreeSet<RecordId>,
-    created: usize,
+    /// Records that this batch makes, and those of their ids that somebody looked for before, when they were free.
+    new: HashSet<RecordId>,
+    pub(super) asked_for: Vec<Key>,
 }
 
 /// What the first round trip said.
@@ -117,7 +119,8 @@ impl<'a> Ground<'a> {
             counts: BTreeSet::new(),
             accounts: BTreeSet::new(),
             records: BTreeSet::new(),
-            created: net.records.iter().filter(|record| record.before.is_none()).count(),
+            new: net.records.iter().filter(|record| record.before.is_none()).map(|record| record.after.id).collect(),
+            asked_for: Vec::new(),
         };
         for (key, holder) in net.uniques.iter().filter(|(key, _)| base.was_free(key)) {
             let (lifecycle, name) = (known.names.known(&key.lifecycle)?, known.names.known(&key.unique)?);
@@ -148,12 +151,17 @@ impl<'a> Ground<'a> {
 
     fn rest_on(&mut self, key: Key, known: &Known) -> Result<(), StoreError> {
         match &key {
-            Key::Record(id) => {
-                self.records.insert(*id);
-                if self.base.stored(*id).is_some() {
-                    self.standing.push(*id);
+            // That there is none cannot be locked. Where this batch makes it, its own key says whether it is still free.
+            Key::Record(id) if self.base.stored(*id).is_none() => {
+                if self.new.contains(id) && self.base.was_told(&key) {
+                    self.asked_for.push(key);
                     return Ok(());
                 }
+            }
+            Key::Record(id) => {
+                self.records.insert(*id);
+                self.standing.push(*id);
+                return Ok(());
             }
             Key::Links(link) => {
                 self.records.insert(link.target);
@@ -197,13 +205,6 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Ids of new records that somebody looked for before, and that were free then.
-    pub(super) fn asked_for(&self) -> Vec<Key> {
-        let new = self.net.records.iter().filter(|record| record.before.is_none());
-        let new: HashSet<RecordId> = new.map(|record| record.after.id).collect();
-        self.compared.iter().filter(|key| matches!(key, Key::Record(id) if new.contains(id))).cloned().collect()
-    }
-
     /// Keys that are claimed for nobody: to be let go of.
     pub(super) fn for_nobody(&self) -> impl Iterator<Item = (i64, i64, &str)> {
         let nobody = self.uniques.iter().filter(|(_, (_, holder))| holder.is_nil());
@@ -226,7 +227,7 @@ impl<'a> Ground<'a> {
         };
         self.claim(&mut asked, now);
         self.lock(&mut asked);
-        asked.numbers = asked.pipeline.add(NUMBERS, vec![arg(size(self.created))]);
+        asked.numbers = asked.pipeline.add(NUMBERS, vec![arg(size(self.new.len()))]);
         let probe = self.base.probe();
         let asking = Asking::new(&mut asked.pipeline, &known.names, &probe, &self.compared, Wish::Standing)?;
         asked.probe = Some((probe, asking));

@@ -82,7 +82,7 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
         Err(error) => {
             inner.memory.forget_all();
             transaction.roll_back().await;
-            let ids = ground.asked_for();
+            let ids = ground.asked_for.clone();
             match error {
                 // Somebody made a record of this id after we had looked.
                 StoreError::Rejected(why) if why.contains("records_id") && !ids.is_empty() => {
