@@ -1,18 +1,17 @@
 //! Whole lives through the engine: create, lease with start, commit with finish.
 
-use std::path::Path;
 use std::time::Duration;
 
 use onceward_core::decide::{Call, Create};
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::Actor;
 use onceward_engine::{Config, Engine, EngineError, Leased, Submission, Wanted};
-use onceward_store::{Clock, SqliteStore, Store};
+use onceward_store::{AnyStore, Store};
 use serde_json::{Map, Value as Json, json};
 
 pub(crate) const JOB: &str = "execution.job";
 
-pub(crate) type Lives = Engine<SqliteStore>;
+pub(crate) type Lives = Engine<AnyStore>;
 
 /// How a life is told: in three operations, or with start and finish as steps of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +20,9 @@ pub(crate) enum Steps {
     Five,
 }
 
-pub(crate) async fn open(path: &Path) -> Result<Lives, EngineError> {
+pub(crate) async fn open(store: AnyStore) -> Result<Lives, EngineError> {
     let config = Config { queue: 20_000, ..Config::default() };
-    let engine = Engine::open(SqliteStore::open(path, Clock::machine())?, config);
+    let engine = Engine::open(store, config);
     let text = include_str!("../../../systems/execution/job.toml");
     let files = Files { files: vec![File { name: "systems/execution/job.toml".to_owned(), text: text.into() }] };
     engine.define(&files).await?;
@@ -111,9 +110,8 @@ pub(crate) async fn callers(engine: &Lives, callers: usize, each: usize) -> Resu
 }
 
 /// What the log says of one life: three texts, for the floor to write.
-pub(crate) async fn texts(path: &Path) -> Result<[String; 3], Box<dyn std::error::Error>> {
-    let engine = open(path).await?;
-    lives(&engine, 1, 1, 1, Steps::Three).await?;
+pub(crate) async fn texts(engine: &Lives) -> Result<[String; 3], Box<dyn std::error::Error>> {
+    lives(engine, 1, 1, 1, Steps::Three).await?;
     let log = engine.store().log(0, 3).await?;
     engine.close().await;
     let texts: Vec<String> = log.iter().map(|entry| entry.text.to_string()).collect();

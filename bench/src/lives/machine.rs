@@ -6,6 +6,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::place::Place;
+
 /// A folder of this run's own, gone with it.
 pub(crate) struct Folder(PathBuf);
 
@@ -41,13 +43,43 @@ pub(crate) fn fsync(path: &Path) -> std::io::Result<(Duration, Duration)> {
     Ok((times[times.len() / 2], times[0]))
 }
 
+/// The fields of a process after its name, which may hold anything, in brackets.
+fn stat(process: &str) -> Result<Vec<u64>, Box<dyn Error>> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let (_, rest) = stat.rsplit_once(')').ok_or("no name in /proc/PID/stat")?;
+    Ok(rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
+}
+
+/// Where the parent stands in it, and processor time: own, the kernel's, and both of children that have ended. A hundred ticks
+/// a second on every Linux that we know.
+const PARENT: usize = 1;
+const OWN: std::ops::Range<usize> = 11..13;
+const ALL: std::ops::Range<usize> = 11..15;
+
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / 100.0
+}
+
 /// Processor seconds of this process so far, its own and the kernel's for it.
 pub(crate) fn processor_seconds() -> Result<f64, Box<dyn Error>> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // After the name, which may hold anything, in brackets. A hundred ticks a second on every Linux that we know.
-    let (_, rest) = stat.rsplit_once(')').ok_or("no name in /proc/self/stat")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
+    Ok(seconds(stat("self")?[OWN].iter().sum()))
+}
+
+/// Those of a server: its first process, the children that have ended and those that live.
+pub(crate) fn server_seconds(postmaster: u32) -> Result<f64, Box<dyn Error>> {
+    let mut ticks: u64 = stat(&postmaster.to_string())?[ALL].iter().sum();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        // One that has ended meanwhile is with its parent next time.
+        if name.parse::<u32>().is_ok()
+            && let Ok(fields) = stat(&name)
+            && fields[PARENT] == u64::from(postmaster)
+        {
+            ticks += fields[OWN].iter().sum::<u64>();
+        }
+    }
+    Ok(seconds(ticks))
 }
 
 /// Bytes of memory that are this process's alone: what it holds, not what the kernel caches of its files.
@@ -63,16 +95,24 @@ pub(crate) fn memory() -> Result<u64, Box<dyn Error>> {
 pub(crate) struct Run {
     /// Lives a second.
     pub(crate) rate: f64,
-    /// Microseconds of processor time a life.
+    /// Microseconds of processor time a life: this process's, and the database server's.
     pub(crate) processor: f64,
+    pub(crate) server: f64,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-pub(crate) fn run(lives: usize, work: impl FnOnce() -> Result<(), Box<dyn Error>>) -> Result<Run, Box<dyn Error>> {
-    let (began, processor) = (Instant::now(), processor_seconds()?);
+pub(crate) fn run(
+    place: &Place,
+    lives: usize,
+    work: impl FnOnce() -> Result<(), Box<dyn Error>>,
+) -> Result<Run, Box<dyn Error>> {
+    let (own, server) = place.processor_seconds()?;
+    let began = Instant::now();
     work()?;
     let (count, seconds) = (lives as f64, began.elapsed().as_secs_f64());
-    Ok(Run { rate: count / seconds, processor: (processor_seconds()? - processor) * 1e6 / count })
+    let (own_after, server_after) = place.processor_seconds()?;
+    let each = |seconds: f64| seconds * 1e6 / count;
+    Ok(Run { rate: count / seconds, processor: each(own_after - own), server: each(server_after - server) })
 }
 
 /// Runs of one thing, told as median and best.
@@ -90,6 +130,15 @@ impl Runs {
 
     pub(crate) fn processor(&self) -> f64 {
         middle(self.0.iter().map(|run| run.processor))
+    }
+
+    pub(crate) fn server(&self) -> f64 {
+        middle(self.0.iter().map(|run| run.server))
+    }
+
+    /// Both together.
+    pub(crate) fn work(&self) -> f64 {
+        middle(self.0.iter().map(|run| run.processor + run.server))
     }
 }
 

@@ -1,22 +1,32 @@
-//! Whole job lives a second, on SQLite with fsync on, beside a floor. Run by `cargo run --release -p onceward-bench --bin lives`.
+//! Whole job lives a second, on SQLite or PostgreSQL with fsync on, beside a floor. Run by
+//! `cargo run --release -p onceward-bench --bin lives`.
 //!
 //! ```text
-//! lives beside LIVES ROUNDS    floor and engine turn and turn about, in batches of 1,000
-//! lives rows LIVES ROUNDS      the floor without each of its rows in turn
-//! lives callers LIVES          from 256 callers, one call at a time each
-//! lives single LIVES           one job at a time: how many transactions, and how long
-//! lives waiting JOBS LIVES     with so many jobs waiting and with none; also beside a snapshot held open
-//! lives latency SECONDS        100 jobs a second: from create to a durable lease
-//! lives minute SECONDS         sustained: each tenth of it beside the floor
+//! lives [--on postgres] beside LIVES ROUNDS          floor and engine turn and turn about, in batches of 1,000
+//! lives [--on postgres] rows LIVES ROUNDS            the floor without each of its rows in turn
+//! lives [--on postgres] callers LIVES                from 256 callers, one call at a time each
+//! lives [--on postgres] single LIVES                 one job at a time: how many transactions, and how long
+//! lives [--on postgres] waiting JOBS LIVES [SECONDS] with so many jobs waiting and with none; also beside an open snapshot
+//! lives [--on postgres] latency SECONDS              100 jobs a second: from create to a durable lease
+//! lives [--on postgres] minute SECONDS               sustained: each part of it beside the floor
+//! lives [--on postgres] churn LIVES PARTS            how large tables and indexes grow
+//! lives --on postgres statements LIVES               what each statement costs the server
 //! ```
+//!
+//! The PostgreSQL server is one of the run's own, in a temporary folder, or the one that `ONCEWARD_POSTGRES` names by its URL
+//! without a database.
 
+mod churn;
 mod engine;
 mod floor;
 mod machine;
+mod place;
 mod reports;
 
 use std::error::Error;
 use std::process::ExitCode;
+
+use place::Place;
 
 /// As the `onceward` binary does it.
 #[global_allocator]
@@ -35,16 +45,30 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["beside", lives, rounds] => reports::beside(lives.parse()?, rounds.parse()?),
-        ["rows", lives, rounds] => reports::rows(lives.parse()?, rounds.parse()?),
-        ["callers", lives] => reports::callers(lives.parse()?),
-        ["single", lives] => reports::single(lives.parse()?),
-        ["waiting", jobs, lives] => reports::waiting(jobs.parse()?, lives.parse()?),
-        ["latency", seconds] => reports::latency(seconds.parse()?),
-        ["minute", seconds] => reports::minute(seconds.parse()?),
-        _ => Err("usage: lives beside LIVES ROUNDS | rows LIVES ROUNDS | callers LIVES | single LIVES | waiting JOBS LIVES | \
-                  latency SECONDS | minute SECONDS"
+    let (words, on) = match words.as_slice() {
+        ["--on", on, words @ ..] => (words, *on),
+        words => (words, "sqlite"),
+    };
+    let place = match on {
+        "sqlite" => Place::sqlite()?,
+        "postgres" => Place::postgres(words.first() == Some(&"statements"))?,
+        _ => return Err("lives are lived on sqlite or on postgres".into()),
+    };
+    match words {
+        ["beside", lives, rounds] => reports::beside(&place, lives.parse()?, rounds.parse()?),
+        ["rows", lives, rounds] => reports::rows(&place, lives.parse()?, rounds.parse()?),
+        ["callers", lives] => reports::callers(&place, lives.parse()?),
+        ["single", lives] => reports::single(&place, lives.parse()?),
+        ["waiting", jobs, lives] => churn::waiting(&place, jobs.parse()?, lives.parse()?, 60),
+        ["waiting", jobs, lives, seconds] => {
+            churn::waiting(&place, jobs.parse()?, lives.parse()?, seconds.parse()?)
+        }
+        ["latency", seconds] => reports::latency(&place, seconds.parse()?),
+        ["minute", seconds] => churn::minute(&place, seconds.parse()?),
+        ["churn", lives, parts] => churn::churn(&place, lives.parse()?, parts.parse()?),
+        ["statements", lives] => churn::statements(&place, lives.parse()?),
+        _ => Err("usage: lives [--on postgres] beside LIVES ROUNDS | rows LIVES ROUNDS | callers LIVES | single LIVES | \
+                  waiting JOBS LIVES [SECONDS] | latency SECONDS | minute SECONDS | churn LIVES PARTS | statements LIVES"
             .into()),
     }
 }

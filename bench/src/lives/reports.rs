@@ -4,27 +4,29 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use onceward_engine::Wanted;
-use rusqlite::Connection;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::engine::{self, JOB, Lives, Steps};
-use crate::floor::{Floor, PARTS};
-use crate::machine::{self, Folder, Runs, run};
+use crate::machine::{self, Runs, run};
+use crate::place::Place;
 
 /// Operations in a batch: the engine's own most.
-const BATCH: usize = 1_000;
+pub(crate) const BATCH: usize = 1_000;
 
 const CALLERS: usize = 256;
 
-type Done = Result<(), Box<dyn Error>>;
+pub(crate) type Done = Result<(), Box<dyn Error>>;
 
-fn runtime() -> std::io::Result<Runtime> {
-    Builder::new_multi_thread().enable_time().build()
+pub(crate) fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().enable_all().build()
 }
 
-fn print_fsync(folder: &Folder) -> Done {
-    let (median, least) = machine::fsync(&folder.file("fsync"))?;
+/// What the machine is like just now.
+pub(crate) fn print_machine(place: &Place) -> Done {
+    let (median, least) = machine::fsync(&place.folder.file("fsync"))?;
     println!("a bare fsync here takes {:.2} ms (median; least {:.2})", millis(median), millis(least));
+    let load = std::fs::read_to_string("/proc/loadavg")?;
+    println!("on {}, load {}", place.name(), load.split_whitespace().take(3).collect::<Vec<_>>().join(" "));
     Ok(())
 }
 
@@ -32,92 +34,108 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn print_runs(name: &str, runs: &Runs, floor: Option<&Runs>) {
+pub(crate) fn print_runs(name: &str, runs: &Runs, floor: Option<&Runs>) {
     let ratio = floor.map_or(String::new(), |floor| {
-        format!("{:.2} / {:.2}", runs.median() / floor.median(), runs.best() / floor.best())
+        let work = floor.work() / runs.work();
+        format!("{:.2} / {:.2} / {work:.2}", runs.median() / floor.median(), runs.best() / floor.best())
     });
-    println!("{name:<34} {:>9.0} {:>9.0} {:>9.1} {ratio:>14}", runs.median(), runs.best(), runs.processor());
+    let (median, best) = (runs.median(), runs.best());
+    println!("{name:<34} {median:>9.0} {best:>9.0} {:>9.1} {:>9.1} {ratio:>20}", runs.processor(), runs.server());
 }
 
-fn print_heads() {
-    println!("{:<34} {:>9} {:>9} {:>9} {:>14}", "lives a second", "median", "best", "µs CPU", "of the floor");
+/// Of the floor: by the median, by the best, and by the processor time of both sides.
+pub(crate) fn print_heads() {
+    println!(
+        "{:<34} {:>9} {:>9} {:>9} {:>9} {:>20}",
+        "lives a second", "median", "best", "µs CPU", "µs server", "of the floor"
+    );
 }
 
 /// What one round of the engine does.
-fn round(runtime: &Runtime, on: &Lives, lives: usize, drivers: usize, steps: Steps) -> Done {
+pub(crate) fn round(runtime: &Runtime, on: &Lives, lives: usize, drivers: usize, steps: Steps) -> Done {
     runtime.block_on(engine::lives(on, lives, BATCH, drivers, steps))?;
     Ok(())
 }
 
 /// Floor and engine turn and turn about: whoever else uses the machine slows both.
-pub(crate) fn beside(lives: usize, rounds: usize) -> Done {
-    let (folder, runtime) = (Folder::new()?, runtime()?);
-    print_fsync(&folder)?;
-    let texts = runtime.block_on(engine::texts(&folder.file("texts.db")))?;
+pub(crate) fn beside(place: &Place, lives: usize, rounds: usize) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let texts = place.texts(&runtime)?;
     println!("rows of a life in the floor, with texts of {} bytes:", texts.iter().map(String::len).sum::<usize>());
-    for (part, what) in PARTS {
+    for (part, what) in place.parts() {
         println!("  {part}: {what}");
     }
-    println!("  tallies, counter: 1 to 3 updates a batch");
+    println!("  tallies, and the end of the log: 1 to 3 rows a batch");
     let count = i64::try_from(lives)?;
-    let mut bare = Floor::open(&folder.file("floor.db"), &texts, "")?;
-    let mut writes = Floor::open(&folder.file("writes.db"), &texts, "loads")?;
-    let (one, two, five) = (folder.file("one.db"), folder.file("two.db"), folder.file("five.db"));
-    let (one, two, five) = runtime.block_on(async {
-        Ok::<_, onceward_engine::EngineError>((
-            engine::open(&one).await?,
-            engine::open(&two).await?,
-            engine::open(&five).await?,
-        ))
-    })?;
-    let mut runs: [Runs; 5] = Default::default();
+    let mut floors = [
+        place.floor("floor", &texts, "", 1)?,
+        place.floor("pair", &texts, "", place.connections())?,
+        place.floor("writes", &texts, "loads", 1)?,
+    ];
+    let engines = [place.engine(&runtime, "one")?, place.engine(&runtime, "two")?, place.engine(&runtime, "five")?];
+    let ways = [(1, Steps::Three), (2, Steps::Three), (2, Steps::Five)];
+    let mut runs: [Runs; 6] = Default::default();
     for _ in 0..rounds {
-        runs[0].0.push(run(lives, || bare.lives(count, 1_000))?);
-        runs[1].0.push(run(lives, || writes.lives(count, 1_000))?);
-        runs[2].0.push(run(lives, || round(&runtime, &one, lives, 1, Steps::Three))?);
-        runs[3].0.push(run(lives, || round(&runtime, &two, lives, 2, Steps::Three))?);
-        runs[4].0.push(run(lives, || round(&runtime, &five, lives, 2, Steps::Five))?);
+        for (floor, runs) in floors.iter_mut().zip(&mut runs) {
+            runs.0.push(run(place, lives, || floor.lives(count, 1_000))?);
+        }
+        for ((engine, (drivers, steps)), runs) in engines.iter().zip(ways).zip(&mut runs[3..]) {
+            runs.0.push(run(place, lives, || round(&runtime, engine, lives, drivers, steps))?);
+        }
     }
     print_heads();
-    let [bare, writes, one, two, five] = &runs;
+    let [bare, pair, writes, one, two, five] = &runs;
     print_runs("floor", bare, None);
+    if place.connections() > 1 {
+        print_runs("floor on two connections", pair, Some(bare));
+    }
     print_runs("floor that loads nothing", writes, Some(bare));
     print_runs("engine, one driver", one, Some(bare));
     print_runs("engine, two drivers", two, Some(bare));
     print_runs("engine, two drivers, five steps", five, Some(bare));
+    if let Some((statements, trips)) = floors[0].sent() {
+        let batches = u64::try_from(lives.div_ceil(BATCH) * rounds)? * 3;
+        println!("the floor sent {statements} statements in {trips} round trips for {batches} batches");
+    }
+    for (name, engine) in ["one driver", "two drivers", "five steps"].iter().zip(&engines) {
+        let tally = engine.tally();
+        println!("{name}: {} operations in {} batches, {} conflicts", tally.operations, tally.batches, tally.conflicts);
+    }
     Ok(())
 }
 
-pub(crate) fn rows(lives: usize, rounds: usize) -> Done {
-    let (folder, runtime) = (Folder::new()?, runtime()?);
-    let texts = runtime.block_on(engine::texts(&folder.file("texts.db")))?;
+pub(crate) fn rows(place: &Place, lives: usize, rounds: usize) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let texts = place.texts(&runtime)?;
     let count = i64::try_from(lives)?;
-    let mut floors = vec![(Floor::open(&folder.file("all.db"), &texts, "")?, Runs::default())];
-    for (part, _) in PARTS {
-        floors.push((Floor::open(&folder.file(&format!("{part}.db")), &texts, part)?, Runs::default()));
+    let mut floors = vec![(place.floor("all", &texts, "", 1)?, Runs::default())];
+    for (part, _) in place.parts() {
+        floors.push((place.floor(part, &texts, part, 1)?, Runs::default()));
     }
     for _ in 0..rounds {
         for (floor, runs) in &mut floors {
-            runs.0.push(run(lives, || floor.lives(count, 1_000))?);
+            runs.0.push(run(place, lives, || floor.lives(count, 1_000))?);
         }
     }
     print_heads();
     let all = &floors[0].1;
     print_runs("floor", all, None);
-    for ((part, _), (_, runs)) in PARTS.iter().zip(&floors[1..]) {
+    for ((part, _), (_, runs)) in place.parts().iter().zip(&floors[1..]) {
         print_runs(&format!("without {part}"), runs, Some(all));
     }
     Ok(())
 }
 
 /// Lives whose every call comes alone. Batches form by themselves.
-pub(crate) fn callers(lives: usize) -> Done {
-    let (folder, runtime) = (Folder::new()?, runtime()?);
-    print_fsync(&folder)?;
-    let engine = runtime.block_on(engine::open(&folder.file("callers.db")))?;
+pub(crate) fn callers(place: &Place, lives: usize) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let engine = place.engine(&runtime, "callers")?;
     let mut runs = Runs::default();
     for _ in 0..5 {
-        runs.0.push(run(lives, || Ok(runtime.block_on(engine::callers(&engine, CALLERS, lives / CALLERS))?))?);
+        runs.0.push(run(place, lives, || Ok(runtime.block_on(engine::callers(&engine, CALLERS, lives / CALLERS))?))?);
     }
     print_heads();
     print_runs("256 callers", &runs, None);
@@ -127,10 +145,10 @@ pub(crate) fn callers(lives: usize) -> Done {
 }
 
 /// One job at a time: each durable step is one transaction, and a transaction is one fsync.
-pub(crate) fn single(lives: usize) -> Done {
-    let (folder, runtime) = (Folder::new()?, runtime()?);
-    print_fsync(&folder)?;
-    let engine = runtime.block_on(engine::open(&folder.file("single.db")))?;
+pub(crate) fn single(place: &Place, lives: usize) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let engine = place.engine(&runtime, "single")?;
     let before = engine.tally();
     let began = Instant::now();
     runtime.block_on(engine::callers(&engine, 1, lives))?;
@@ -143,55 +161,11 @@ pub(crate) fn single(lives: usize) -> Done {
     Ok(())
 }
 
-/// With many jobs waiting, beside the same with none; and while somebody holds a snapshot open.
-pub(crate) fn waiting(jobs: usize, lives: usize) -> Done {
-    let (folder, runtime) = (Folder::new()?, runtime()?);
-    print_fsync(&folder)?;
-    let none = runtime.block_on(engine::open(&folder.file("none.db")))?;
-    round(&runtime, &none, BATCH * 4, 2, Steps::Three)?;
-    let memory = machine::memory()?;
-    let path = folder.file("many.db");
-    let many = runtime.block_on(engine::open(&path))?;
-    let mut left = jobs;
-    while left > 0 {
-        let size = left.min(BATCH);
-        runtime.block_on(engine::create(&many, size))?;
-        left -= size;
-    }
-    let raised = machine::memory()?.saturating_sub(memory);
-    println!("{jobs} waiting jobs raise the process by {} MB", raised >> 20);
-    let mut runs: [Runs; 4] = Default::default();
-    for _ in 0..5 {
-        runs[0].0.push(run(lives, || round(&runtime, &none, lives, 2, Steps::Three))?);
-        runs[1].0.push(run(lives, || round(&runtime, &many, lives, 2, Steps::Three))?);
-    }
-    let beside = Connection::open(&path)?;
-    let held = beside.unchecked_transaction()?;
-    held.query_row("SELECT seq FROM counter", [], |_| Ok(()))?;
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_mins(1) {
-        runs[2].0.push(run(lives, || round(&runtime, &none, lives, 2, Steps::Three))?);
-        runs[3].0.push(run(lives, || round(&runtime, &many, lives, 2, Steps::Three))?);
-    }
-    let wal = || std::fs::metadata(folder.file("many.db-wal")).map_or(0, |data| data.len() >> 20);
-    let under = wal();
-    drop(held);
-    round(&runtime, &many, BATCH * 4, 2, Steps::Three)?;
-    print_heads();
-    let [none, many, none_held, many_held] = &runs;
-    print_runs("none waiting", none, None);
-    print_runs(&format!("{jobs} waiting"), many, Some(none));
-    print_runs("none waiting, beside the next", none_held, None);
-    print_runs(&format!("{jobs} waiting, a snapshot held"), many_held, Some(none_held));
-    println!("WAL: {under} MB at the end of the held minute");
-    Ok(())
-}
-
 /// A hundred jobs a second, one by one: how long from the call of create to a lease that is durable.
-pub(crate) fn latency(seconds: u64) -> Done {
-    let (folder, runtime) = (Folder::new()?, runtime()?);
-    print_fsync(&folder)?;
-    let engine = runtime.block_on(engine::open(&folder.file("latency.db")))?;
+pub(crate) fn latency(place: &Place, seconds: u64) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let engine = place.engine(&runtime, "latency")?;
     let (mut creates, mut times): (Vec<Duration>, Vec<Duration>) = runtime.block_on(async {
         let (mut creates, mut times) = (Vec::new(), Vec::new());
         let worker = engine.clone();
@@ -236,28 +210,6 @@ pub(crate) fn latency(seconds: u64) -> Done {
         times.sort_unstable();
         let at = |share: usize| times.get(times.len() * share / 1000).map_or(0.0, |time| millis(*time));
         println!("{} jobs: {what} p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms", times.len(), at(500), at(900), at(990));
-    }
-    Ok(())
-}
-
-/// The same over a long run: whether it holds.
-pub(crate) fn minute(seconds: u64) -> Done {
-    let (folder, runtime) = (Folder::new()?, runtime()?);
-    print_fsync(&folder)?;
-    let texts = runtime.block_on(engine::texts(&folder.file("texts.db")))?;
-    let mut bare = Floor::open(&folder.file("floor.db"), &texts, "")?;
-    let engine = runtime.block_on(engine::open(&folder.file("minute.db")))?;
-    println!("{:>10} {:>12} {:>10} {:>10} {:>8}", "lives", "engine", "floor", "ratio", "WAL MB");
-    let (mut done, mut spent) = (0, Duration::ZERO);
-    let part = 50_000;
-    while spent < Duration::from_secs(seconds) {
-        let began = Instant::now();
-        let own = run(part, || round(&runtime, &engine, part, 2, Steps::Three))?;
-        spent += began.elapsed();
-        let floor = run(part, || bare.lives(50_000, 1_000))?;
-        done += part;
-        let wal = std::fs::metadata(folder.file("minute.db-wal")).map_or(0, |data| data.len() >> 20);
-        println!("{done:>10} {:>12.0} {:>10.0} {:>10.2} {wal:>8}", own.rate, floor.rate, own.rate / floor.rate);
     }
     Ok(())
 }

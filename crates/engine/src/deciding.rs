@@ -38,7 +38,7 @@ pub(crate) struct Decided {
 }
 
 /// What an earlier attempt has found out.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Hints {
     /// What it needed.
     pub(crate) keys: Vec<Key>,
@@ -55,8 +55,26 @@ pub(crate) async fn decide_all<S: Store>(
     now: Time,
     seeds: Seeds,
 ) -> Result<Decided, EngineError> {
+    let decided = decide_on(store, Base::default(), definitions, requests, hints.clone(), now, seeds).await?;
+    let refused = |write: &Write| matches!(write.outcome, Outcome::Refusal(_));
+    // No save compares what a refusal rests on, so it must not rest on memory.
+    if decided.base.is_remembered() && decided.writes.iter().any(refused) {
+        return decide_on(store, Base::wary(), definitions, requests, hints, now, seeds).await;
+    }
+    Ok(decided)
+}
+
+async fn decide_on<S: Store>(
+    store: &S,
+    base: Base,
+    definitions: &Definitions,
+    requests: &[Request],
+    hints: Hints,
+    now: Time,
+    seeds: Seeds,
+) -> Result<Decided, EngineError> {
     let Hints { keys, answered } = hints;
-    let mut decided = Decided { replies: requests.iter().map(|_| None).collect(), ..Decided::default() };
+    let mut decided = Decided { base, replies: requests.iter().map(|_| None).collect(), ..Decided::default() };
     let mut keys: Vec<Key> =
         requests.iter().filter_map(|request| subject(&request.operation.call)).map(Key::Record).chain(keys).collect();
     let mut waiting: Vec<usize> = (0..requests.len()).collect();

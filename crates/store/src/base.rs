@@ -27,6 +27,19 @@ pub struct Base {
     generation: Option<u64>,
     /// How much of a queue to ask for, where that does not follow from what is pending.
     depths: HashMap<QueueKey, usize>,
+    trust: Trust,
+}
+
+/// Whether a store may answer from memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Trust {
+    /// It may, and has not.
+    #[default]
+    Free,
+    /// It has: what it said is as of its last save, and others may have written since.
+    Remembered,
+    /// It must look.
+    Wary,
 }
 
 /// What the store said when it was asked, whatever was decided since.
@@ -85,6 +98,21 @@ struct Line {
 }
 
 impl Base {
+    /// A base that is told nothing from memory.
+    pub fn wary() -> Self {
+        Self { trust: Trust::Wary, ..Self::default() }
+    }
+
+    pub(crate) fn is_wary(&self) -> bool {
+        self.trust == Trust::Wary
+    }
+
+    /// Whether some of it was remembered, not looked up. What is saved is compared all the same; what is not saved, as a
+    /// refusal, must be decided again on a [`wary`](Self::wary) one.
+    pub fn is_remembered(&self) -> bool {
+        self.trust == Trust::Remembered
+    }
+
     /// What `decide` decides on.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
@@ -221,6 +249,12 @@ impl Base {
         self.said.originals.extend(record.iter().map(|record| (id, Arc::clone(record))));
         // One that the batch itself has made is newer than what the store says.
         self.snapshot.records.entry(id).or_insert(record);
+    }
+
+    /// A record as this process last saved it.
+    pub(crate) fn put_remembered(&mut self, stored: Stored, record: Arc<Record>) {
+        self.trust = Trust::Remembered;
+        self.put_record(record.id, Some((stored, record)));
     }
 
     /// How a record stands, where what is in it does not matter: in a probe.

@@ -61,16 +61,24 @@ impl Server {
     /// The one that all tests of this process share, each with databases of its own.
     pub fn shared() -> &'static Self {
         static SERVER: OnceLock<Server> = OnceLock::new();
-        SERVER.get_or_init(|| match std::env::var(SHARED) {
-            Ok(url) => Self { url, own: None },
-            Err(_) => Self::start(),
-        })
+        SERVER.get_or_init(|| Self::given().unwrap_or_else(Self::start))
+    }
+
+    /// One that somebody else has started.
+    pub fn given() -> Option<Self> {
+        std::env::var(SHARED).ok().map(|url| Self { url, own: None })
     }
 
     /// One of the test's own, which it may stop.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same, with settings such as `shared_buffers=1GB`.
+    pub fn start_with(settings: &[&str]) -> Self {
         let folder = new_folder();
-        let own = Own::start(&folder, None, &[]);
+        let settings: Vec<String> = settings.iter().map(|setting| format!("-c{setting}")).collect();
+        let own = Own::start(&folder, None, &settings.iter().map(String::as_str).collect::<Vec<_>>());
         let host = folder.to_string_lossy().replace('/', "%2F");
         Self { url: format!("postgres://onceward@{host}"), own: Some(Mutex::new(own)) }
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use onceward_core::decide::{Account, CountKey, Key, QueueKey, UniqueKey};
+use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -15,7 +16,7 @@ use uuid::Uuid;
 use super::load::{Asking, Wish};
 use super::pipeline::{Pipeline, arg};
 use super::rows::{self, key_text, size};
-use crate::base::Base;
+use crate::base::{Base, Stored};
 use crate::batch::{Conflict, Request, RequestName};
 use crate::columns::NO_WINDOW;
 use crate::error::StoreError;
@@ -51,8 +52,17 @@ const LOCK_COUNTS: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::te
 const LOCK_ACCOUNTS: &str = "SELECT FROM unnest($1::text[], $2::text[]) k(a, n) \
      JOIN onceward.accounts a ON a.asset = k.a AND a.name = k.n ORDER BY a.asset, a.name FOR UPDATE OF a";
 
-const LOCK_RECORDS: &str =
-    "SELECT id, row FROM onceward.records WHERE id = ANY($1::uuid[]) ORDER BY row FOR NO KEY UPDATE";
+/// A locked row is answered as it is once it is locked, so this says how records stand, too.
+const LOCK_RECORDS: &str = "SELECT id, row, version, head, entry FROM onceward.records \
+     WHERE id = ANY($1::uuid[]) ORDER BY row FOR NO KEY UPDATE";
+
+/// The same where all numbers are known, as they are of what was loaded: the index gives them in their order.
+const LOCK_ROWS: &str = "SELECT id, row, version, head, entry FROM onceward.records \
+     WHERE row = ANY($1::bigint[]) ORDER BY row FOR NO KEY UPDATE";
+
+/// A heartbeat moves the end of a lease, raises no version, and locks the record: asked after the locks are held.
+const LEASES: &str = "SELECT e.record, e.expires_at FROM (SELECT unnest($1::bigint[]) AS r, unnest($2::bigint[]) AS t) k JOIN \
+     onceward.executions e ON e.record = k.r AND e.token = k.t";
 
 /// The batch's own number, and one for each new record. Sequences stand outside of transactions: a number is never given
 /// twice, and some are lost.
@@ -68,7 +78,9 @@ pub(super) struct Ground<'a> {
     net: &'a Net<'a>,
     /// Work keys whose lanes must be looked at.
     pub(super) touched: BTreeSet<QueueKey>,
-    /// What must be as the base was told, but for what is claimed.
+    /// Records that must stand as the base was told: their locks say how they do.
+    standing: Vec<RecordId>,
+    /// What else must be as the base was told, but for what is claimed.
     compared: Vec<Key>,
     /// Keys that were free, and who holds them from now on. One that was only read is claimed for nobody, so that nobody else
     /// does meanwhile, and let go of at the end.
@@ -78,7 +90,9 @@ pub(super) struct Ground<'a> {
     counts: BTreeSet<(Indexed, i64)>,
     accounts: BTreeSet<(String, String)>,
     records: BTreeSet<RecordId>,
-    created: usize,
+    /// Records that this batch makes, and those of their ids that somebody looked for before, when they were free.
+    new: HashSet<RecordId>,
+    pub(super) asked_for: Vec<Key>,
 }
 
 /// What the first round trip said.
@@ -97,6 +111,7 @@ impl<'a> Ground<'a> {
             base,
             net,
             touched: touched(net),
+            standing: Vec::new(),
             compared: Vec::new(),
             uniques: BTreeMap::new(),
             requests: Vec::new(),
@@ -104,7 +119,8 @@ impl<'a> Ground<'a> {
             counts: BTreeSet::new(),
             accounts: BTreeSet::new(),
             records: BTreeSet::new(),
-            created: net.records.iter().filter(|record| record.before.is_none()).count(),
+            new: net.records.iter().filter(|record| record.before.is_none()).map(|record| record.after.id).collect(),
+            asked_for: Vec::new(),
         };
         for (key, holder) in net.uniques.iter().filter(|(key, _)| base.was_free(key)) {
             let (lifecycle, name) = (known.names.known(&key.lifecycle)?, known.names.known(&key.unique)?);
@@ -135,8 +151,17 @@ impl<'a> Ground<'a> {
 
     fn rest_on(&mut self, key: Key, known: &Known) -> Result<(), StoreError> {
         match &key {
+            // That there is none cannot be locked. Where this batch makes it, its own key says whether it is still free.
+            Key::Record(id) if self.base.stored(*id).is_none() => {
+                if self.new.contains(id) && self.base.was_told(&key) {
+                    self.asked_for.push(key);
+                    return Ok(());
+                }
+            }
             Key::Record(id) => {
                 self.records.insert(*id);
+                self.standing.push(*id);
+                return Ok(());
             }
             Key::Links(link) => {
                 self.records.insert(link.target);
@@ -180,13 +205,6 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Ids of new records that somebody looked for before, and that were free then.
-    pub(super) fn asked_for(&self) -> Vec<Key> {
-        let new = self.net.records.iter().filter(|record| record.before.is_none());
-        let new: HashSet<RecordId> = new.map(|record| record.after.id).collect();
-        self.compared.iter().filter(|key| matches!(key, Key::Record(id) if new.contains(id))).cloned().collect()
-    }
-
     /// Keys that are claimed for nobody: to be let go of.
     pub(super) fn for_nobody(&self) -> impl Iterator<Item = (i64, i64, &str)> {
         let nobody = self.uniques.iter().filter(|(_, (_, holder))| holder.is_nil());
@@ -197,11 +215,19 @@ impl<'a> Ground<'a> {
     pub(super) fn ask<'p>(&'p self, known: &Known, now: i64) -> Result<Asked<'p>, StoreError> {
         let mut pipeline = Pipeline::default();
         pipeline.plain(BEGIN);
-        let mut asked =
-            Asked { pipeline, claims: None, requests: None, accounts: None, records: None, numbers: 0, probe: None };
+        let mut asked = Asked {
+            pipeline,
+            claims: None,
+            requests: None,
+            accounts: None,
+            records: None,
+            leases: None,
+            numbers: 0,
+            probe: None,
+        };
         self.claim(&mut asked, now);
         self.lock(&mut asked);
-        asked.numbers = asked.pipeline.add(NUMBERS, vec![arg(size(self.created))]);
+        asked.numbers = asked.pipeline.add(NUMBERS, vec![arg(size(self.new.len()))]);
         let probe = self.base.probe();
         let asking = Asking::new(&mut asked.pipeline, &known.names, &probe, &self.compared, Wish::Standing)?;
         asked.probe = Some((probe, asking));
@@ -258,8 +284,23 @@ impl<'a> Ground<'a> {
             pipeline.add(LOCK_ACCOUNTS, vec![arg(assets), arg(names)]);
         }
         if !self.records.is_empty() {
-            let ids: Vec<Uuid> = self.records.iter().map(|id| id.0).collect();
-            asked.records = Some(pipeline.add(LOCK_RECORDS, vec![arg(ids)]));
+            let stored = |id: &RecordId| self.base.stored(*id).map(|stored| rows::signed(stored.row));
+            // One statement in either case: locks are taken in one order.
+            asked.records = Some(match self.records.iter().map(stored).collect::<Option<Vec<i64>>>() {
+                Some(rows) => pipeline.add(LOCK_ROWS, vec![arg(rows)]),
+                None => pipeline.add(LOCK_RECORDS, vec![arg(self.records.iter().map(|id| id.0).collect::<Vec<Uuid>>())]),
+            });
+        }
+        let (mut rows, mut tokens) = (Vec::new(), Vec::new());
+        for id in &self.standing {
+            let newest = self.base.original(*id).and_then(|record| record.execution.as_ref());
+            if let Some((stored, newest)) = self.base.stored(*id).zip(newest) {
+                rows.push(rows::signed(stored.row));
+                tokens.push(rows::signed(newest.token.0));
+            }
+        }
+        if !rows.is_empty() {
+            asked.leases = Some(pipeline.add(LEASES, vec![arg(rows), arg(tokens)]));
         }
     }
 
@@ -279,12 +320,15 @@ impl<'a> Ground<'a> {
 
     /// What became of it.
     pub(super) fn stood(&self, asked: Asked<'_>, answers: &[Vec<Row>], known: &Known) -> Result<Stood, StoreError> {
-        let Asked { claims, requests, accounts, records, numbers, probe, .. } = asked;
+        let Asked { claims, requests, accounts, records, leases, numbers, probe, .. } = asked;
         let mut conflict = Conflict { keys: Vec::new(), requests: self.net.repeated.clone() };
         if let Some((mut fresh, asking)) = probe {
             asking.put(&mut fresh, answers, known, Wish::Standing)?;
             conflict.keys = self.base.changed_in(&fresh);
         }
+        let locked = standing(records.map_or(&[], |at| &answers[at]), leases.map_or(&[], |at| &answers[at]))?;
+        let moved = self.standing.iter().filter(|id| locked.get(id) != self.base.stored(**id));
+        conflict.keys.extend(moved.map(|id| Key::Record(*id)));
         if let Some(at) = claims {
             let mut ours = HashSet::new();
             for row in &answers[at] {
@@ -295,7 +339,6 @@ impl<'a> Ground<'a> {
                     conflict.keys.push(Key::Unique(key.clone()));
                 }
             }
-            conflict.keys.sort_unstable();
         }
         if let Some(at) = requests {
             let mut ours = HashSet::new();
@@ -312,12 +355,10 @@ impl<'a> Ground<'a> {
                 unmoved.push((row.try_get(0)?, row.try_get(1)?));
             }
         }
-        let mut found = HashMap::new();
-        if let Some(at) = records {
-            for row in &answers[at] {
-                found.insert(rows::id(row, 0)?, row.try_get(1)?);
-            }
-        }
+        conflict.keys.sort_unstable();
+        let mut found: HashMap<RecordId, i64> = HashMap::new();
+        let others = locked.iter().filter(|(id, _)| self.base.stored(**id).is_none());
+        found.extend(others.map(|(id, stored)| (*id, rows::signed(stored.row))));
         let row = answers[numbers].first().ok_or_else(|| StoreError::corrupt("a batch without a number"))?;
         let new = self.net.records.iter().filter(|record| record.before.is_none()).map(|record| record.after.id);
         found.extend(new.zip(row.try_get::<_, Vec<i64>>(1)?));
@@ -332,8 +373,30 @@ pub(super) struct Asked<'a> {
     requests: Option<usize>,
     accounts: Option<usize>,
     records: Option<usize>,
+    leases: Option<usize>,
     numbers: usize,
     probe: Option<(Base, Asking)>,
+}
+
+/// How the records that were locked stand.
+fn standing(locked: &[Row], leases: &[Row]) -> Result<HashMap<RecordId, Stored>, StoreError> {
+    let mut ends: HashMap<u64, Time> = HashMap::with_capacity(leases.len());
+    for row in leases {
+        ends.insert(rows::unsigned(row, 0)?, rows::time(row, 1)?);
+    }
+    let mut standing = HashMap::with_capacity(locked.len());
+    for row in locked {
+        let number = rows::unsigned(row, 1)?;
+        let stored = Stored {
+            row: number,
+            version: rows::unsigned(row, 2)?,
+            expires_at: ends.get(&number).copied(),
+            head: rows::hash(row.try_get(3)?)?,
+            entry: rows::unsigned(row, 4)?,
+        };
+        standing.insert(rows::id(row, 0)?, stored);
+    }
+    Ok(standing)
 }
 
 /// Work keys of which somebody came, left, began or ended.

@@ -1,6 +1,6 @@
 //! Where to begin looking. Rows that were taken from the head of an index stay in it until PostgreSQL cleans up, which an
 //! old snapshot can hold up for long. So a look begins where the last one found its first row, and only now and then at the
-//! very bottom, for what other processes may have put there.
+//! very bottom, for what other processes may have put there: often where they are heard of, seldom where they are not.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 
 use onceward_core::time::Time;
 
-/// How long a lower row of another process may go unseen.
+/// How long a lower row of another process may go unseen, where it was heard of.
 const RESCAN: Duration = Duration::from_millis(500);
+
+/// And where word of it was lost.
+const SELDOM: Duration = Duration::from_secs(5);
 
 /// What is looked through: the ready jobs of a lifecycle, by its number, or the timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +32,8 @@ struct Mark {
     /// Raised whenever a lower row was written: what was being looked for meanwhile may have missed it.
     lowered: u64,
     bottom: Instant,
+    /// Words of others that had been heard then.
+    heard: u64,
 }
 
 /// A look that has begun.
@@ -44,12 +49,14 @@ impl Marks {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn begin(&self, line: Line) -> Look {
+    /// `heard` counts the words of others.
+    pub(super) fn begin(&self, line: Line, heard: u64) -> Look {
         let now = Instant::now();
         let mut marks = self.marks();
-        let mark = marks.entry(line).or_insert(Mark { at: i64::MIN, lowered: 0, bottom: now });
-        if now.duration_since(mark.bottom) > RESCAN {
-            *mark = Mark { at: i64::MIN, bottom: now, ..*mark };
+        let mark = marks.entry(line).or_insert(Mark { at: i64::MIN, lowered: 0, bottom: now, heard });
+        let since = now.duration_since(mark.bottom);
+        if since > SELDOM || since > RESCAN && heard != mark.heard {
+            *mark = Mark { at: i64::MIN, bottom: now, heard, ..*mark };
         }
         Look { line, from: mark.at, lowered: mark.lowered }
     }
@@ -86,16 +93,16 @@ mod tests {
     fn what_is_written_during_a_look_is_not_passed_over() {
         let marks = Marks::default();
         let ranks = |rank| HashMap::from([(7, rank)]);
-        let look = marks.begin(Line::Ready(7));
+        let look = marks.begin(Line::Ready(7), 0);
         assert_eq!(look.from, i64::MIN);
         marks.raise(look, 100);
-        assert_eq!(marks.begin(Line::Ready(7)).from, 100);
-        let look = marks.begin(Line::Ready(7));
+        assert_eq!(marks.begin(Line::Ready(7), 0).from, 100);
+        let look = marks.begin(Line::Ready(7), 0);
         marks.lower(&ranks(50), Time::MAX);
         marks.raise(look, 200);
-        assert_eq!(marks.begin(Line::Ready(7)).from, 50, "one at 50 came while we looked");
+        assert_eq!(marks.begin(Line::Ready(7), 0).from, 50, "one at 50 came while we looked");
         marks.lower(&ranks(60), Time::MAX);
-        assert_eq!(marks.begin(Line::Ready(7)).from, 50);
-        assert_eq!(marks.begin(Line::Ready(8)).from, i64::MIN);
+        assert_eq!(marks.begin(Line::Ready(7), 0).from, 50);
+        assert_eq!(marks.begin(Line::Ready(8), 0).from, i64::MIN);
     }
 }

@@ -16,6 +16,7 @@ mod lines;
 mod load;
 mod look;
 mod marks;
+mod memory;
 mod migrate;
 mod news;
 mod pipeline;
@@ -54,6 +55,7 @@ use crate::schema::Schema;
 use crate::store::Store;
 use load::{Asking, Wish};
 use marks::Marks;
+use memory::Memory;
 use migrate::MIGRATIONS;
 use news::News;
 use pipeline::Pipeline;
@@ -75,6 +77,7 @@ struct Inner {
     pool: Pool,
     known: RwLock<Arc<Known>>,
     marks: Marks,
+    memory: Memory,
     news: News,
     /// A manual one in tests; else the database's, remembered for a moment.
     clock: Option<Clock>,
@@ -111,7 +114,7 @@ impl PostgresStore {
         let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
         let known = RwLock::new(Arc::new(nothing));
-        let inner = Inner { pool, known, marks: Marks::default(), news, clock, sampled: Sampled::default() };
+        let inner = Inner { pool, known, marks: Marks::default(), memory: Memory::default(), news, clock, sampled: Sampled::default() };
         inner.refresh().await?;
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -173,6 +176,7 @@ impl Inner {
 
 impl Store for PostgresStore {
     async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+        self.inner.memory.tell(base, keys, self.inner.news.count());
         for round in 0.. {
             let known = self.inner.known();
             let mut pipeline = Pipeline::default();

@@ -40,6 +40,11 @@ impl News {
         self.heard.clone()
     }
 
+    /// How many words were heard so far.
+    pub(super) fn count(&self) -> u64 {
+        *self.heard.borrow()
+    }
+
     /// Something was written.
     pub(super) fn tell(&self) {
         self.to_tell.notify_one();

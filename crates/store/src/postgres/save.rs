@@ -67,6 +67,7 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
     let stood = ground.stood(asked, &answers, known)?;
     if !stood.conflict.is_empty() {
         transaction.roll_back().await;
+        inner.memory.forget(&stood.conflict.keys);
         return Ok(Save::Conflict(stood.conflict));
     }
     let mut writing = Writing::new(known, base, net, &stood)?;
@@ -74,12 +75,14 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
         Ok(save) => {
             transaction.ended();
             inner.marks.lower(&writing.ranks, writing.earliest);
+            inner.memory.put(net.records.iter().filter_map(|record| writing.saved(record)));
             inner.news.tell();
             Ok(save)
         }
         Err(error) => {
+            inner.memory.forget_all();
             transaction.roll_back().await;
-            let ids = ground.asked_for();
+            let ids = ground.asked_for.clone();
             match error {
                 // Somebody made a record of this id after we had looked.
                 StoreError::Rejected(why) if why.contains("records_id") && !ids.is_empty() => {

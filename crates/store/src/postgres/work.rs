@@ -31,7 +31,7 @@ const LOWEST: &str =
     "SELECT rank FROM onceward.ready WHERE lifecycle = $1::bigint AND rank >= $2 ORDER BY rank LIMIT 1";
 
 pub(super) async fn due(inner: &Inner, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
-    let look = inner.marks.begin(Line::Timers);
+    let look = inner.marks.begin(Line::Timers, inner.news.count());
     let mut pipeline = Pipeline::default();
     pipeline.add(DUE, vec![arg(look.from), arg(until.micros()), arg(size(limit))]);
     let answers = inner.run(&pipeline).await?;
@@ -64,7 +64,7 @@ async fn of_lifecycle(
     let known = inner.known_with(lifecycle).await?;
     let Some(number) = known.names.number(lifecycle) else { return Ok(()) };
     let work_key = known.names.number("work.key").unwrap_or(-1);
-    let look = inner.marks.begin(Line::Ready(number));
+    let look = inner.marks.begin(Line::Ready(number), inner.news.count());
     let mut after = (look.from, i64::MIN);
     let mut free: HashMap<String, u64> = HashMap::new();
     let mut taken = 0;

@@ -1,6 +1,7 @@
 //! Writing what a batch comes to: one statement for each table, each row once.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use onceward_core::decide::Account;
 use onceward_core::record::Record;
@@ -12,7 +13,7 @@ use super::claim::{Ground, Stood};
 use super::lines::Lines;
 use super::pipeline::{Pipeline, arg};
 use super::rows::{key_text, signed, size};
-use crate::base::Base;
+use crate::base::{Base, Stored};
 use crate::columns::{NO_WINDOW, write_fields, write_timers};
 use crate::error::StoreError;
 use crate::names::Known;
@@ -23,23 +24,28 @@ const ENTRIES: usize = 1 << 20;
 
 // A statement that must change as many rows as it names divides by zero where it does not: it is sent together with the
 // commit, and must stop it.
-pub(super) const HISTORY: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) \
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bytea[])";
+pub(super) const HISTORY: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) SELECT unnest($1::bigint[]), \
+     unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::text[]), \
+     unnest($7::bytea[])";
 
 const CREATE: &str = "INSERT INTO onceward.records (row, id, definition, state, version, owner, fields, attempt, created_at, \
-     updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry) \
-     SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::smallint[], $5::bigint[], $6::text[], $7::text[], \
-     $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], \
-     $16::bigint[], $17::bytea[], $18::bigint[], $19::text[], $20::bytea[], $21::bigint[])";
+     updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, \
+     head, entry) SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::smallint[]), \
+     unnest($5::bigint[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bigint[]), unnest($9::bigint[]), \
+     unnest($10::bigint[]), unnest($11::bigint[]), unnest($12::bigint[]), unnest($13::bigint[]), \
+     unnest($14::bigint[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::bytea[]), \
+     unnest($18::bigint[]), unnest($19::text[]), unnest($20::bytea[]), unnest($21::bigint[])";
 
 const CHANGE: &str = "WITH changed AS (UPDATE onceward.records r SET state = n.state, version = n.version, fields = n.fields, \
      attempt = n.attempt, updated_at = n.updated_at, started_at = n.started_at, finished_at = n.finished_at, \
-     entered_at = n.entered_at, hold = n.hold, timers = n.timers, committed = n.committed, stuck = n.stuck, head = n.head, \
-     entry = n.entry FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::bigint[], $5::text[], $6::bigint[], \
-     $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::text[], \
-     $15::bytea[], $16::bigint[]) n(row, was, state, version, fields, attempt, updated_at, started_at, finished_at, \
-     entered_at, hold, timers, committed, stuck, head, entry) WHERE r.row = n.row AND r.version = n.was RETURNING 1) \
-     SELECT 1 / (count(*) = $17::bigint)::int FROM changed";
+     entered_at = n.entered_at, hold = n.hold, timers = n.timers, committed = n.committed, stuck = n.stuck, head = \
+     n.head, entry = n.entry FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::bigint[]) AS was, \
+     unnest($3::smallint[]) AS state, unnest($4::bigint[]) AS version, unnest($5::text[]) AS fields, \
+     unnest($6::bigint[]) AS attempt, unnest($7::bigint[]) AS updated_at, unnest($8::bigint[]) AS started_at, \
+     unnest($9::bigint[]) AS finished_at, unnest($10::bigint[]) AS entered_at, unnest($11::bigint[]) AS hold, \
+     unnest($12::text[]) AS timers, unnest($13::bigint[]) AS committed, unnest($14::text[]) AS stuck, \
+     unnest($15::bytea[]) AS head, unnest($16::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = n.was \
+     RETURNING 1) SELECT 1 / (count(*) = $17::bigint)::int FROM changed";
 
 const RELEASE: &str = "DELETE FROM onceward.uniques u USING unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
      WHERE u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p";
@@ -248,6 +254,20 @@ impl<'a> Writing<'a> {
     fn entry(&self, record: &Record) -> Result<i64, StoreError> {
         let found = self.entries.get(&record.id).copied();
         found.ok_or_else(|| StoreError::Rejected(format!("{} would come without a log entry", record.id)))
+    }
+
+    /// How a record stands once this batch is saved. A mere heartbeat leaves it where it was in the log.
+    pub(super) fn saved(&self, record: &NetRecord) -> Option<(Stored, Arc<Record>)> {
+        let after = &record.after;
+        let place = self.entries.get(&after.id).and_then(|place| u64::try_from(*place).ok());
+        let stored = Stored {
+            row: u64::try_from(self.row(after.id).ok()?).ok()?,
+            version: after.version,
+            expires_at: after.execution.as_ref().map(|execution| execution.expires_at),
+            head: record.head,
+            entry: place.or_else(|| self.base.stored(after.id).map(|stored| stored.entry))?,
+        };
+        Some((stored, Arc::clone(after)))
     }
 
     /// What may change. The version that it had is named once more: the last line of defence against a lost update.

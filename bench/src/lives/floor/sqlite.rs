@@ -1,16 +1,16 @@
-//! The floor: the rows that a job's life leaves, written by a bare loop through the driver. The same tables, the same
-//! batches, the same settings; prepared statements, one thread, nothing decided, nothing hashed, no JSON made.
+//! The floor on SQLite: one thread, one connection.
 
 use std::error::Error;
 use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-/// The schema itself, so that a new index or column is in the floor as soon as it is in the store.
-const SCHEMA: &str = include_str!("../../../crates/store/src/sqlite/migrations/0001_first.sql");
+use super::{Floor, Parts, at, hash, id};
 
-/// Rows of a life, by what can be left out to see what it costs.
-pub(crate) const PARTS: &[(&str, &str)] = &[
+/// The schema itself, so that a new index or column is in the floor as soon as it is in the store.
+const SCHEMA: &str = include_str!("../../../../crates/store/src/sqlite/migrations/0001_first.sql");
+
+const PARTS: Parts = &[
     ("history", "3 inserts, with the texts of a real life"),
     ("records", "1 insert, 2 updates"),
     ("id index", "1 insert, the unique index from id to row"),
@@ -21,7 +21,7 @@ pub(crate) const PARTS: &[(&str, &str)] = &[
     ("loads", "2 selects of the record with its execution, by id; 1 of the job to lease, from ready"),
 ];
 
-pub(crate) struct Floor {
+pub(crate) struct SqliteFloor {
     connection: Connection,
     without: &'static str,
     texts: [String; 3],
@@ -31,7 +31,25 @@ pub(crate) struct Floor {
 
 type Done = Result<(), Box<dyn Error>>;
 
-impl Floor {
+impl Floor for SqliteFloor {
+    fn lives(&mut self, count: i64, batch: i64) -> Done {
+        let mut left = count;
+        while left > 0 {
+            let size = left.min(batch);
+            let first = self.row + 1;
+            self.row += size;
+            self.transaction(size, |floor| floor.create(first, size))?;
+            self.transaction(size, |floor| floor.lease(first, size))?;
+            self.transaction(size, |floor| floor.commit(first, size))?;
+            left -= size;
+        }
+        Ok(())
+    }
+}
+
+impl SqliteFloor {
+    pub(crate) const PARTS: Parts = PARTS;
+
     pub(crate) fn open(path: &Path, texts: &[String; 3], without: &'static str) -> Result<Self, Box<dyn Error>> {
         let connection = Connection::open(path)?;
         for (setting, value) in [("journal_mode", "WAL"), ("synchronous", "FULL"), ("temp_store", "MEMORY")] {
@@ -50,21 +68,6 @@ impl Floor {
              INSERT INTO tallies VALUES (1, 'ann', 1, 0), (1, 'ann', 2, 0), (1, 'ann', 3, 0)",
         )?;
         Ok(Self { connection, without, texts: texts.clone(), row: 0, seq: 0 })
-    }
-
-    /// So many lives, in batches of so many operations.
-    pub(crate) fn lives(&mut self, count: i64, batch: i64) -> Done {
-        let mut left = count;
-        while left > 0 {
-            let size = left.min(batch);
-            let first = self.row + 1;
-            self.row += size;
-            self.transaction(size, |floor| floor.create(first, size))?;
-            self.transaction(size, |floor| floor.lease(first, size))?;
-            self.transaction(size, |floor| floor.commit(first, size))?;
-            left -= size;
-        }
-        Ok(())
     }
 
     fn has(&self, part: &str) -> bool {
@@ -198,29 +201,4 @@ impl Floor {
         let sql = "DELETE FROM timers WHERE due = ?1 AND record = ?2";
         self.each("timers", sql, first, size, |statement, row| statement.execute(params![at(row), row]))
     }
-}
-
-/// Jobs come in the order of time, as their ids do.
-const fn at(row: i64) -> i64 {
-    1_800_000_000_000_000 + row
-}
-
-/// As a UUIDv7 made by chance: in order by its milliseconds, of which a few hundred jobs share one.
-fn id(row: i64) -> [u8; 16] {
-    let mut bytes = hash(row);
-    bytes[..8].copy_from_slice(&(row / 300).to_be_bytes());
-    let mut id = [0; 16];
-    id.copy_from_slice(&bytes[..16]);
-    id
-}
-
-/// Bytes that look like a hash and cost nothing.
-fn hash(row: i64) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    let mut state = row.cast_unsigned();
-    for eight in bytes.chunks_exact_mut(8) {
-        state = (state ^ (state >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0xd1b5_4a32_d192_ed03);
-        eight.copy_from_slice(&state.to_be_bytes());
-    }
-    bytes
 }
