@@ -27,7 +27,7 @@ use self::maker::Mutant;
 use self::operator::Operator;
 use self::survivors::Survivors;
 use self::trial::{LIMIT, Outcome, PATIENCE, Part, Suite};
-use crate::prove::binaries;
+use crate::prove::binaries::{self, Binary};
 use crate::{shell, tree};
 
 /// Trials at a time.
@@ -250,10 +250,8 @@ fn try_all(files: &[File], mutants: Vec<Mutant>, options: &Options) -> Result<Ve
     let systems = systems(files);
     let wanted: Vec<&str> =
         systems.iter().copied().filter(|system| mutants.iter().any(|mutant| mutant.system == **system)).collect();
-    let packages: Vec<String> = wanted.iter().map(|system| format!("onceward-system-{system}")).collect();
     let target = tree::root().join("target");
-    let profile = if options.short { "dev" } else { PROFILE };
-    let binaries = binaries::build_as(&tree::root(), &target, &packages, profile)?;
+    let binaries = build(&wanted, options)?;
     let mut judges = BTreeMap::new();
     for system in wanted {
         let own: Vec<&File> = files.iter().filter(|file| file.system == system).collect();
@@ -297,6 +295,18 @@ fn try_all(files: &[File], mutants: Vec<Mutant>, options: &Options) -> Result<Ve
         attempt(tried.mutant, (judge, suite), &folder.join("alone"), PATIENCE, options)
     };
     done.into_iter().map(again).collect()
+}
+
+/// The tests of these systems: in the gate as it has built them anyway.
+fn build(systems: &[&str], options: &Options) -> Result<Vec<Binary>> {
+    if options.short {
+        let is_test = |path: &&String| systems.iter().any(|name| path.starts_with(&format!("systems/{name}/tests/")));
+        let paths = tree::paths()?;
+        let tests = paths.iter().filter(is_test).filter(|path| tree::has_extension(path, "rs"));
+        return binaries::build_here(&binaries::targets(tests.map(String::as_str)), "dev");
+    }
+    let packages: Vec<String> = systems.iter().map(|system| format!("onceward-system-{system}")).collect();
+    binaries::build_here(&binaries::packages(packages.iter().map(String::as_str)), PROFILE)
 }
 
 /// With the files as they stand all must pass, or a failure would say nothing.
