@@ -36,6 +36,7 @@ cargo xtask COMMAND
                        take away each row and each piece of code that cites a rule, and expect a test of it to fail
   bench [--short | --record]
                        what an operation costs; --short: as in the gate; --record: write bench/baseline.toml
+  bench --lives        whole job lives a second on SQLite, beside a floor; minutes
   torture [--short] [--kills N] [--races N] [--seed N]
                        real engine processes killed at random moments, raced, and given broken disks and servers, on both
                        databases: 1,000 kills and 10,000 races; --short: 50 and 500, as in the gate
@@ -74,6 +75,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bench"] => bench::run(bench::Form::Long),
         ["bench", "--short"] => bench::run(bench::Form::Short),
         ["bench", "--record"] => bench::run(bench::Form::Record),
+        ["bench", "--lives"] => bench::lives::run(),
         ["lab", words @ ..] => lab::run(words),
         ["torture", words @ ..] => torture::run(words),
         ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),

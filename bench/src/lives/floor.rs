@@ -11,7 +11,7 @@ const SCHEMA: &str = include_str!("../../../crates/store/src/sqlite/migrations/0
 
 /// Rows of a life, by what can be left out to see what it costs.
 pub(crate) const PARTS: &[(&str, &str)] = &[
-    ("history", "3 inserts, about 440 bytes each"),
+    ("history", "3 inserts, with the texts of a real life"),
     ("records", "1 insert, 2 updates"),
     ("id index", "1 insert, the unique index from id to row"),
     ("executions", "1 insert, 1 update"),
@@ -37,7 +37,7 @@ impl Floor {
         for (setting, value) in [("journal_mode", "WAL"), ("synchronous", "FULL"), ("temp_store", "MEMORY")] {
             connection.pragma_update(None, setting, value)?;
         }
-        connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
+        connection.pragma_update(None, "wal_autocheckpoint", 8_000)?;
         connection.pragma_update(None, "cache_size", -32_768)?;
         connection.set_prepared_statement_cache_capacity(64);
         let mut schema = SCHEMA.to_owned();

@@ -18,6 +18,10 @@ mod reports;
 use std::error::Error;
 use std::process::ExitCode;
 
+/// As the `onceward` binary does it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,

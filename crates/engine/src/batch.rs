@@ -1,6 +1,9 @@
 //! The loop that saves: takes what waits, decides it, saves it in one transaction, and answers.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use onceward_core::decide::Question;
 use onceward_store::{Batch, Outcome, Save, Store, StoreError, Write};
@@ -17,15 +20,78 @@ const LOSSES: usize = 3;
 /// Conflicts after which a single operation is given up. Each one means that somebody else got on.
 const PATIENCE: usize = 1_000;
 
+/// Batches on their way at once: while one is being written, the next is loaded and decided. Each is compared with what the
+/// store says when it is saved, so that they need not know of one another.
+const ABREAST: usize = 2;
+
+/// With one on its way, the next sets out when it is as large, or has this part of a full one.
+const ENOUGH: usize = 4;
+
+/// Smaller ones wait for the one before: each costs an fsync, and what comes meanwhile goes along.
+const FEW: usize = 32;
+
 pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming: Incoming) {
-    while let Some(mut requests) = incoming.recv().await {
-        // What is there goes along; nobody is waited for.
-        while requests.len() < shared.config.batch
+    let most = shared.config.batch;
+    let (mut flight, mut held, mut closed) = (Flight::default(), Vec::new(), false);
+    while !closed || !flight.0.is_empty() || !held.is_empty() {
+        // What is there goes along; where nothing is on its way, nobody is waited for.
+        while held.len() < most
             && let Ok(more) = incoming.try_recv()
         {
-            requests.extend(more);
+            held.extend(more);
         }
-        settle(&shared, requests).await;
+        let enough = flight.largest().map_or(1, |largest| largest.max(FEW).min(most / ENOUGH + 1));
+        if held.len() >= enough && flight.0.len() < ABREAST {
+            let (shared, requests) = (Arc::clone(&shared), std::mem::take(&mut held));
+            let size = requests.len();
+            flight.0.push((size, Box::pin(async move { settle(&shared, requests).await })));
+        } else {
+            let room = !closed && held.len() < most;
+            match news(&mut flight, &mut incoming, room).await {
+                News::Settled => {}
+                News::More(more) => held.extend(more),
+                News::Closed => closed = true,
+            }
+        }
+    }
+}
+
+enum News {
+    Settled,
+    More(Vec<Request>),
+    Closed,
+}
+
+/// Wait until a batch is settled, or, where there is room, until more comes in.
+async fn news(flight: &mut Flight, incoming: &mut Incoming, room: bool) -> News {
+    poll_fn(|context| {
+        if flight.advance(context) {
+            return Poll::Ready(News::Settled);
+        }
+        if !room {
+            return Poll::Pending;
+        }
+        incoming.poll_recv(context).map(|more| more.map_or(News::Closed, News::More))
+    })
+    .await
+}
+
+/// Batches on their way, each with its size. In one task, so that none outlives the loop.
+#[derive(Default)]
+struct Flight(Vec<(usize, Settling)>);
+
+type Settling = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Flight {
+    fn largest(&self) -> Option<usize> {
+        self.0.iter().map(|(size, _)| *size).max()
+    }
+
+    /// Get on with all of them; whether one has come to its end.
+    fn advance(&mut self, context: &mut Context) -> bool {
+        let before = self.0.len();
+        self.0.retain_mut(|(_, batch)| batch.as_mut().poll(context).is_pending());
+        self.0.len() < before
     }
 }
 

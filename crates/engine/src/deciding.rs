@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::HashSet;
 
-use onceward_core::decide::{Call, Decision, Key, Operation, Question, decide};
+use onceward_core::decide::{Call, Decision, Key, LinkKey, Operation, Question, decide};
 use onceward_core::model::Definitions;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
@@ -80,6 +80,7 @@ pub(crate) async fn decide_all<S: Store>(
             keys.sort_unstable();
             keys.dedup();
             store.load(&mut decided.base, &keys).await?;
+            look_ahead(store, &mut decided.base, &keys, idle).await?;
             keys.clear();
         }
         let before = waiting.len();
@@ -92,6 +93,39 @@ pub(crate) async fn decide_all<S: Store>(
             }
         }
     }
+}
+
+/// Rounds without a decision before anything is loaded ahead: what most operations need is found by then.
+const PATIENT: usize = 3;
+
+/// Steps and records that are loaded ahead in one round.
+const STEPS: usize = 64;
+const AHEAD: usize = 2_000;
+
+/// A chain of links shows only its next step each time it is decided. The longer it takes, the more steps are loaded ahead
+/// along the links that were asked for. What is not needed after all is not compared when the batch is saved.
+async fn look_ahead<S: Store>(store: &S, base: &mut Base, asked: &[Key], idle: usize) -> Result<(), EngineError> {
+    let mut front: Vec<Key> = asked.to_vec();
+    let steps = if idle < PATIENT { 0 } else { STEPS.min(1 << (idle - PATIENT).min(16)) };
+    for _ in 0..steps {
+        let mut next = Vec::new();
+        for key in &front {
+            let Key::Links(link) = key else { continue };
+            for id in base.snapshot().links.get(link).into_iter().flatten() {
+                let onward = LinkKey { target: *id, ..link.clone() };
+                if !base.snapshot().links.contains_key(&onward) {
+                    next.extend([Key::Record(*id), Key::Links(onward)]);
+                }
+            }
+        }
+        next.truncate(AHEAD);
+        if next.is_empty() {
+            break;
+        }
+        store.load(base, &next).await?;
+        front = next;
+    }
+    Ok(())
 }
 
 /// Why an operation is not decided yet.

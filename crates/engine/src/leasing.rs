@@ -11,6 +11,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{LeaseQuery, RequestName, Store};
 use sha2::{Digest, Sha256};
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Instant;
 
 use crate::error::EngineError;
@@ -83,6 +84,16 @@ pub(crate) struct Desk {
     looked: tokio::sync::Mutex<Option<Empty>>,
     /// Candidates that somebody is about to lease.
     offered: Mutex<HashSet<RecordId>>,
+    /// Who stands at the desk. Whoever has it looks for all that ask for the same, once.
+    asking: Mutex<Vec<Ask>>,
+}
+
+/// Somebody who waits for candidates.
+#[derive(Debug)]
+struct Ask {
+    lifecycles: Vec<Arc<str>>,
+    most: usize,
+    give: oneshot::Sender<Vec<RecordId>>,
 }
 
 /// There was nothing for these lifecycles when so much news was known. A thousand waiting workers look once, not each.
@@ -97,18 +108,41 @@ impl Desk {
     fn offered(&self) -> MutexGuard<'_, HashSet<RecordId>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whoever has gone away asks no more.
+    fn tidy(&self) {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner).retain(|ask| !ask.give.is_closed());
+    }
+
+    /// Those who ask for the same, in the order in which they came.
+    fn asking(&self, lifecycles: &[Arc<str>]) -> Vec<Ask> {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        asking.extract_if(.., |ask| ask.lifecycles == lifecycles).filter(|ask| !ask.give.is_closed()).collect()
+    }
+
+    fn ask(&self, lifecycles: &[Arc<str>], most: usize) -> oneshot::Receiver<Vec<RecordId>> {
+        let (give, given) = oneshot::channel();
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        asking.push(Ask { lifecycles: lifecycles.to_vec(), most, give });
+        given
+    }
 }
 
 /// Candidates that nobody else of this engine is offered meanwhile.
 struct Offer<'a> {
     desk: &'a Desk,
     signals: &'a Signals,
+    /// Where somebody else at the desk puts them.
+    given: oneshot::Receiver<Vec<RecordId>>,
     records: Vec<RecordId>,
     taken: bool,
 }
 
 impl Drop for Offer<'_> {
     fn drop(&mut self) {
+        // What is given to one who goes away must not be lost.
+        self.given.close();
+        self.records.extend(self.given.try_recv().into_iter().flatten());
         let mut offered = self.desk.offered();
         for record in &self.records {
             offered.remove(record);
@@ -195,26 +229,55 @@ async fn pick<'a, S: Store>(
     news: u64,
 ) -> Result<Offer<'a>, EngineError> {
     let desk = &shared.desk;
-    let mut offer = Offer { desk, signals: &shared.signals, records: Vec::new(), taken: false };
+    let given = desk.ask(&wanted.lifecycles, most);
+    let mut offer = Offer { desk, signals: &shared.signals, given, records: Vec::new(), taken: false };
     let mut looked = desk.looked.lock().await;
+    match offer.given.try_recv() {
+        Ok(records) => {
+            offer.records = records;
+            return Ok(offer);
+        }
+        Err(TryRecvError::Empty) => {}
+        // Whoever looked for us has failed, or gone away.
+        Err(TryRecvError::Closed) => offer.given = desk.ask(&wanted.lifecycles, most),
+    }
     let now = shared.store.now().await?;
     if let Some(empty) = &*looked
         && empty.lifecycles == wanted.lifecycles
         && empty.news >= news
         && now < empty.until
     {
+        offer.given.close();
+        desk.tidy();
         return Ok(offer);
     }
+    // All of these, ourselves among them, have asked before the store is looked at.
+    let asks = desk.asking(&wanted.lifecycles);
     // Those on offer to others are still in the list.
-    let limit = most + desk.offered().len();
+    let all: usize = asks.iter().map(|ask| ask.most).sum();
+    let limit = all + desk.offered().len();
     let query = LeaseQuery { lifecycles: wanted.lifecycles.clone(), now, limit };
     let found = shared.store.leasable(&query).await?;
     let mut offered = desk.offered();
-    let free = found.into_iter().map(|candidate| candidate.record).filter(|record| !offered.contains(record));
-    offer.records = free.take(most).collect();
-    offered.extend(&offer.records);
+    let mut free = found.into_iter().map(|candidate| candidate.record).filter(|record| !offered.contains(record));
+    let handed: Vec<Vec<RecordId>> = asks.iter().map(|ask| free.by_ref().take(ask.most).collect()).collect();
+    offered.extend(handed.iter().flatten());
     drop(offered);
-    if offer.records.is_empty() {
+    let mut short = false;
+    for (ask, share) in asks.into_iter().zip(handed) {
+        short |= share.is_empty();
+        if let Err(share) = ask.give.send(share) {
+            // Gone meanwhile: on offer again.
+            let mut offered = desk.offered();
+            for record in &share {
+                offered.remove(record);
+            }
+            drop(offered);
+            shared.signals.more_work();
+        }
+    }
+    offer.records = offer.given.try_recv().unwrap_or_default();
+    if short {
         let poll = shared.signals.until_ready(now, shared.config.poll);
         let micros = i64::try_from(poll.as_micros()).unwrap_or(i64::MAX);
         let until = Time::from_micros(now.micros().saturating_add(micros));

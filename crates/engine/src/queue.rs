@@ -219,17 +219,18 @@ impl Queue {
 
     fn send(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
         let group = self.groups.fetch_add(1, Ordering::Relaxed);
+        let chance = chance(submissions.len());
         // From here on every place is given back by whoever holds it.
         let places: Vec<Place> = submissions.iter().map(|submission| self.place(weight(submission))).collect();
         let mut requests = Vec::with_capacity(submissions.len());
         let mut answers = Vec::with_capacity(submissions.len());
-        for (submission, place) in submissions.into_iter().zip(places) {
+        for ((submission, place), seed) in submissions.into_iter().zip(places).zip(chance?) {
             let (answer, answered) = oneshot::channel();
             answers.push(answered);
             let asking = Follower { answer, place };
             if let Some((keyed, asking)) = self.begin(&submission, asking) {
                 let Submission { actor, call, contents, .. } = submission;
-                let operation = Operation { seed: seed()?, actor, call, answers: Vec::new() };
+                let operation = Operation { seed, actor, call, answers: Vec::new() };
                 let Follower { answer, place } = asking;
                 requests.push(Request { operation, contents, group, keyed, answer, _place: place });
             }
@@ -281,7 +282,12 @@ impl Queue {
 
 /// Ids of new records derive from it, so it must not be guessed nor come twice.
 pub(crate) fn seed() -> Result<u128, EngineError> {
-    let mut bytes = [0; 16];
+    Ok(chance(1)?[0])
+}
+
+/// So many of them: asking the system for each takes longer than deciding what it is for.
+fn chance(count: usize) -> Result<Vec<u128>, EngineError> {
+    let mut bytes = vec![0; count * size_of::<u128>()];
     getrandom::fill(&mut bytes).map_err(|error| EngineError::NoChance(error.to_string()))?;
-    Ok(u128::from_le_bytes(bytes))
+    Ok(bytes.as_chunks().0.iter().map(|bytes| u128::from_le_bytes(*bytes)).collect())
 }

@@ -77,10 +77,19 @@ impl NetRecord {
     }
 }
 
-impl<'a> Net<'a> {
-    pub(crate) fn of(base: &Base, batch: &'a Batch) -> Result<Self, StoreError> {
-        let mut net = Self { latest: batch.now, ..Self::default() };
-        let mut heads: HashMap<RecordId, Hash> = HashMap::new();
+/// What a batch adds to the log. Apart from the rest, because making and hashing its text takes long and needs no database:
+/// it can be done while another batch is being written.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    entries: Vec<NewEntry>,
+    /// The hash of each record's last entry.
+    heads: HashMap<RecordId, Hash>,
+}
+
+impl Told {
+    pub(crate) fn of(base: &Base, batch: &Batch) -> Result<Self, StoreError> {
+        let mut told = Self::default();
+        let heads = &mut told.heads;
         let mut head = |id: RecordId, new: Option<Hash>| {
             let known = heads.entry(id).or_insert_with(|| base.stored(id).map_or(NO_HASH, |stored| stored.head));
             if let Some(new) = new {
@@ -88,9 +97,22 @@ impl<'a> Net<'a> {
             }
             *known
         };
+        for write in &batch.writes {
+            entries_of(write, batch.now, batch.catalog, &mut head, &mut told.entries)?;
+        }
+        Ok(told)
+    }
+}
+
+impl<'a> Net<'a> {
+    pub(crate) fn of(base: &Base, batch: &'a Batch) -> Result<Self, StoreError> {
+        Self::with(base, batch, Told::of(base, batch)?)
+    }
+
+    pub(crate) fn with(base: &Base, batch: &'a Batch, told: Told) -> Result<Self, StoreError> {
+        let mut net = Self { latest: batch.now, entries: told.entries, ..Self::default() };
         let mut named = HashSet::new();
         for write in &batch.writes {
-            entries_of(write, batch.now, batch.catalog, &mut head, &mut net.entries)?;
             net.reads.extend(write.reads());
             net.contents.extend(write.contents.iter().map(|content| (content.payload, &*content.bytes)));
             if let Some(request) = &write.request {
@@ -105,7 +127,8 @@ impl<'a> Net<'a> {
             }
         }
         for record in &mut net.records {
-            record.head = head(record.after.id, None);
+            let before = || base.stored(record.after.id).map_or(NO_HASH, |stored| stored.head);
+            record.head = told.heads.get(&record.after.id).copied().unwrap_or_else(before);
         }
         net.reads.sort_unstable();
         net.reads.dedup();
@@ -177,6 +200,22 @@ impl<'a> Net<'a> {
         let mut keys: Vec<Key> = untold.map(|key| (*key).clone()).collect();
         let written = self.records.iter().filter(|record| record.before.is_some());
         keys.extend(written.map(|record| Key::Record(record.after.id)).filter(|key| !base.was_told(key)));
+        keys
+    }
+
+    /// Every key of which a store says something else after this batch.
+    pub(crate) fn written(&self) -> HashSet<Key> {
+        let mut keys: HashSet<Key> = self.records.iter().map(|record| Key::Record(record.after.id)).collect();
+        keys.extend(self.uniques.keys().map(|key| Key::Unique((*key).clone())));
+        keys.extend(self.counts.keys().map(|key| Key::Count((*key).clone())));
+        keys.extend(self.accounts.keys().map(|account| Key::Account((*account).clone())));
+        for record in &self.records {
+            keys.extend(record.links().into_iter().map(|(link, _)| Key::Links(link)));
+            let (old, new) = record.queue();
+            if old != new {
+                keys.extend([old, new].into_iter().flatten().map(Key::Queue));
+            }
+        }
         keys
     }
 

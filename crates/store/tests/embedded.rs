@@ -3,11 +3,16 @@
 mod stage;
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use onceward_core::decide::{Account, Call, Key, Operation};
+use onceward_core::decide::{Account, Call, Key, NoOp, NoOpReason, Operation};
+use onceward_core::record::Payload;
 use onceward_core::time::Duration;
-use onceward_store::{Base, Clock, LeaseQuery, ListQuery, Replay, Save, SqliteStore, Store, StoreError};
+use onceward_core::value::RecordId;
+use onceward_store::{
+    Base, Batch, Clock, Content, LeaseQuery, ListQuery, Outcome, Replay, Save, SqliteStore, Store, StoreError, Write,
+};
 use onceward_testkit::{random, user, worker};
 use serde_json::json;
 use stage::driver::Driver;
@@ -182,6 +187,49 @@ fn nobody_overwrites_anybody() {
         for entry in store.log(0, 1_000).await.unwrap() {
             replay.apply(&entry).unwrap();
         }
+    });
+}
+
+/// The WAL is folded back while it is written, and starts again from its beginning; also after somebody has kept it from
+/// that for a while.
+#[test]
+fn the_wal_does_not_grow_without_end() {
+    wait(async {
+        let folder = Folder::new();
+        let store = open(&folder).unwrap();
+        let wal = folder.file().with_file_name(format!("{}-wal", folder.file().file_name().unwrap().to_str().unwrap()));
+        let length = || std::fs::metadata(&wal).unwrap().len() >> 20;
+        let mut number = 0_u64;
+        let mut write = async |megabytes: u32| {
+            for _ in 0..megabytes {
+                number += 1;
+                let mut sha256 = [0; 32];
+                sha256[..8].copy_from_slice(&number.to_be_bytes());
+                let bytes = vec![7; 1 << 20];
+                let payload = Payload { sha256, bytes: 1 << 20 };
+                let call = Call::Due { record: RecordId(uuid::Uuid::nil()) };
+                let operation = Operation { seed: 1, actor: user("ann"), call, answers: Vec::new() };
+                let no_op =
+                    NoOp { subject: RecordId(uuid::Uuid::nil()), reason: NoOpReason::Unchanged, reads: Vec::new() };
+                let contents = vec![Content { payload, bytes: bytes.into() }];
+                let write = Write { contents, ..Write::new(operation, Outcome::NoOp(no_op)) };
+                let batch = Batch { writes: vec![write], now: start(), catalog: 0 };
+                let saved = store.save(&Arc::new(Base::default()), &Arc::new(batch)).await.unwrap();
+                assert!(matches!(saved, Save::Saved { .. }), "{saved:?}");
+            }
+        };
+        // 32 MB set off a bulk; at most 96 more come while it runs.
+        write(200).await;
+        assert!(length() <= 130, "{} MB of WAL for 200 MB", length());
+        let reader = rusqlite::Connection::open(folder.file()).unwrap();
+        let snapshot = reader.unchecked_transaction().unwrap();
+        snapshot.query_row("SELECT count(*) FROM contents", [], |_| Ok(())).unwrap();
+        write(150).await;
+        let held = length();
+        assert!(held >= 150, "{held} MB: the snapshot needs what came after it");
+        drop(snapshot);
+        write(200).await;
+        assert!(length() <= held, "{} MB of WAL, {held} while a snapshot was held", length());
     });
 }
 

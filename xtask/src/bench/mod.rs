@@ -2,6 +2,7 @@
 //! machine and on who else uses it; no figure of time fails anything).
 
 mod callgrind;
+pub(crate) mod lives;
 mod spread;
 mod table;
 

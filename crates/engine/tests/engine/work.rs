@@ -1,9 +1,10 @@
 //! Reports of workers, and what a worker may not do.
 
 use onceward_core::decide::ErrorReport;
+use onceward_core::diagnostic::{File, Files};
 use onceward_engine::{Config, EngineError, Wanted};
 use onceward_testkit::{user, worker};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use crate::stage::{JOB, LONG, code, job, leased, object, on_each, state, unpolled};
 
@@ -70,5 +71,28 @@ fn a_lane_that_frees_wakes_a_worker() {
         engine.commit(&bob, made[0], held[0].token, json!(1), true).await.unwrap();
         let woken = tokio::time::timeout(LONG / 2, waiting).await.expect("before the poll").unwrap().unwrap();
         assert_eq!((woken.len(), woken[0].record.id), (1, made[1]));
+    });
+}
+
+/// A chain of records shows only its next link each time it is decided. It is loaded in ever longer steps, so that its length
+/// costs neither a round each nor the operation.
+#[test]
+fn a_long_chain_is_loaded_ahead() {
+    on_each(Config::default(), async |engine, _| {
+        let text = include_str!("../../../../bench/lifecycles/belief.toml");
+        let file = File { name: "belief.toml".to_owned(), text: text.into() };
+        engine.define(&Files { files: vec![file] }).await.expect("a sound file");
+        let ann = user("ann");
+        let believe = async |support: Vec<String>| {
+            let fields = object(json!({ "subject": "one of many", "support": support }));
+            engine.create(&ann, "bench.belief", fields).await.expect("believed").subject
+        };
+        let first = believe(Vec::new()).await;
+        let mut last = first;
+        for _ in 0..1_000 {
+            last = believe(vec![last.to_string()]).await;
+        }
+        engine.fire(&ann, first, "reject", Map::new()).await.expect("all of it, or none");
+        assert_eq!(state(engine, last).await, "stale");
     });
 }

@@ -1,21 +1,26 @@
 //! A database that an engine goes on writing while it is looked through.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use onceward_core::decide::{Call, Create};
 use onceward_engine::{Config, Engine, Submission, Wanted};
 use onceward_store::{Clock, SqliteStore, SqliteView, StoreError};
 use onceward_testkit::{user, worker};
 use serde_json::{Map, json};
+use tokio::sync::Semaphore;
 
 use crate::built::examined;
 use crate::stage::{Folder, suite};
 
-/// Jobs made, leased, kept alive, committed and failed, until somebody says stop.
-async fn work(engine: Arc<Engine<SqliteStore>>, stop: Arc<AtomicBool>) {
+/// Rounds of work while the database is looked through once. Without a bound the log would grow ahead of whoever reads it.
+const ROUNDS: usize = 60;
+
+/// Jobs made, leased, kept alive and committed, for as many rounds as are granted.
+async fn work(engine: Arc<Engine<SqliteStore>>, granted: Arc<Semaphore>) {
     let (ann, bob) = (user("ann"), worker("bob"));
     for round in 0.. {
+        let Ok(grant) = granted.acquire().await else { return };
+        grant.forget();
         let new = |number: i64| {
             let lane = ["a", "b", "c"].get(usize::try_from(number % 5).unwrap_or(0));
             let mut fields = Map::new();
@@ -36,9 +41,6 @@ async fn work(engine: Arc<Engine<SqliteStore>>, stop: Arc<AtomicBool>) {
             }
             engine.commit(&bob, id, token, json!({ "number": number }), number % 2 == 0).await.expect("committed");
         }
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
     }
 }
 
@@ -55,10 +57,11 @@ fn an_engine_may_go_on_writing() {
         engine.define(&suite()).await.expect("sound files");
         engine
     }));
-    let stop = Arc::new(AtomicBool::new(false));
-    let working = runtime.spawn(work(Arc::clone(&engine), Arc::clone(&stop)));
+    let granted = Arc::new(Semaphore::new(0));
+    let working = runtime.spawn(work(Arc::clone(&engine), Arc::clone(&granted)));
     let (mut first, mut last) = (None, 0);
     for _ in 0..6 {
+        granted.add_permits(ROUNDS);
         let view = SqliteView::open(folder.file()).expect("it opens beside the engine");
         let report = examined(&view, clock.now());
         assert!(report.is_clean(), "{report:#?}");
@@ -67,7 +70,7 @@ fn an_engine_may_go_on_writing() {
         last = report.seq;
     }
     assert!(Some(last) > first, "the log has grown all the while");
-    stop.store(true, Ordering::Relaxed);
+    granted.close();
     runtime.block_on(working).expect("the work ends");
     runtime.block_on(engine.close());
     let report = examined(&SqliteView::open(folder.file()).expect("it opens"), clock.now());

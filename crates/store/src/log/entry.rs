@@ -159,9 +159,12 @@ impl NewEntry {
         previous: &Hash,
         body: &Body,
     ) -> Result<Self, StoreError> {
-        let text: Arc<str> = serde_json::to_string(body)
-            .map_err(|error| StoreError::Rejected(format!("a log entry cannot be written: {error}")))?
-            .into();
+        let rejected =
+            |error: &dyn std::fmt::Display| StoreError::Rejected(format!("a log entry cannot be written: {error}"));
+        // Room for most: growing step by step took as long as writing.
+        let mut text = Vec::with_capacity(1_024);
+        serde_json::to_writer(&mut text, body).map_err(|error| rejected(&error))?;
+        let text: Arc<str> = std::str::from_utf8(&text).map_err(|error| rejected(&error))?.into();
         let hash = hash(previous, record, version, at, &text);
         Ok(Self { record, version, at, text, hash })
     }

@@ -3,6 +3,7 @@
 //! A save is one transaction, durable before it is answered (`synchronous=FULL`). Inside, records are known by dense row
 //! numbers. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never rules.
 
+mod checkpoint;
 mod definitions;
 mod errors;
 mod hot;
@@ -39,8 +40,10 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::Known;
+use crate::net::Told;
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::store::Store;
+use checkpoint::Checkpoints;
 use open::EngineLock;
 use recent::Recent;
 use save::Writer;
@@ -49,6 +52,10 @@ pub use view::SqliteView;
 
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;
+
+/// So few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
+/// thread twice takes longer.
+const FEW: usize = 16;
 
 /// A store in a file. Clones are the same store; the file is closed when the last one is dropped.
 #[derive(Clone, Debug)]
@@ -60,6 +67,7 @@ pub struct SqliteStore {
 struct Inner {
     // In the order in which they must end: the readers, the writer, then the lock.
     readers: Threads<Reader>,
+    near: Mutex<Reader>,
     writer: Threads<Writer>,
     shared: Arc<Shared>,
     clock: Clock,
@@ -119,12 +127,13 @@ impl SqliteStore {
         let known = definitions::recall(&connection)?;
         let shared =
             Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known), recent: Mutex::default() });
-        let readers = (0..READERS)
-            .map(|_| Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) }))
-            .collect::<Result<Vec<_>, StoreError>>()?;
-        let writer = Writer::new(connection, Arc::clone(&shared))?;
+        let reader = || Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) });
+        let readers = (0..READERS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
+        let near = Mutex::new(reader()?);
+        let writer = Writer::new(connection, Arc::clone(&shared), Checkpoints::start(path)?)?;
         let inner = Inner {
             readers: Threads::start("read", readers)?,
+            near,
             writer: Threads::start("write", vec![writer])?,
             shared,
             clock,
@@ -139,12 +148,15 @@ impl SqliteStore {
         &self,
         job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
-        // One snapshot for all statements of a job: it takes SQLite's locks once, not once each.
-        let job = move |reader: &mut Reader| {
-            let transaction = reader.connection.unchecked_transaction()?;
-            job(&transaction, &reader.shared.known())
-        };
-        self.inner.readers.run(job).await
+        self.inner.readers.run(move |reader| reader.read(job)).await
+    }
+}
+
+impl Reader {
+    /// One snapshot for all statements of a job: it takes SQLite's locks once, not once each.
+    fn read<R>(&self, job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError>) -> Result<R, StoreError> {
+        let transaction = self.connection.unchecked_transaction()?;
+        job(&transaction, &self.shared.known())
     }
 }
 
@@ -164,11 +176,18 @@ impl Store for SqliteStore {
     }
 
     async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+        // Here, so that the thread that writes can be busy with another batch meanwhile.
+        let told = Told::of(base, batch)?;
         let (base, batch) = (Arc::clone(base), Arc::clone(batch));
-        self.inner.writer.run(move |writer| writer.save(&base, &batch)).await
+        self.inner.writer.run(move |writer| writer.save(&base, &batch, told)).await
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+        if query.limit <= FEW
+            && let Ok(near) = self.inner.near.try_lock()
+        {
+            return near.read(|connection, known| work::leasable(connection, known, query));
+        }
         let query = query.clone();
         self.read(move |connection, known| work::leasable(connection, known, &query)).await
     }

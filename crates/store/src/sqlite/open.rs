@@ -26,12 +26,11 @@ const NAP: Duration = Duration::from_millis(5);
 /// Statements that a connection keeps prepared: more than there are in this crate.
 const STATEMENTS: usize = 128;
 
-/// The WAL is folded back into the database by whoever commits, every so many pages of 4 KB. A checkpoint off the writer
-/// thread comes later; this bounds the WAL until then.
-const CHECKPOINT_PAGES: u32 = 4_000;
+/// Should the thread that folds the WAL back fall behind or be gone, whoever commits does it, after so many pages of 4 KB.
+const CHECKPOINT_PAGES: u32 = 40_000;
 
 /// What is left of the WAL file after it was folded back.
-const WAL_BYTES: u32 = 64 << 20;
+const WAL_BYTES: u32 = 128 << 20;
 
 /// Keeps a second engine out as long as it lives. The kernel lets go of it when the process dies, however it dies.
 #[derive(Debug)]
@@ -93,6 +92,13 @@ pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;
     settle(&connection)?;
     migrate(&mut connection)?;
+    Ok(connection)
+}
+
+/// The connection of the thread that folds the WAL back.
+pub(super) fn checkpointer(path: &Path) -> Result<Connection, StoreError> {
+    let connection = Connection::open(path)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
     Ok(connection)
 }
 
