@@ -33,7 +33,8 @@ const CORE: &str = "crates/core/src/lib.rs";
 
 /// The copy's own crates are built without debug information. That is quicker, and it gives them names of their own in the
 /// folder that they share with the repository's: cargo tells two crates of one name and place apart by how they are built.
-const PROFILE: (&str, &str, &str) = ("Cargo.toml", "debug = \"line-tables-only\"", "debug = false");
+const PROFILE: (&str, &str, &str) =
+    ("Cargo.toml", "[profile.dev]\ndebug = \"line-tables-only\"", "[profile.dev]\ndebug = false");
 
 /// Something that rules live in, and the edit that takes it away.
 pub(crate) struct Removal {
@@ -80,7 +81,7 @@ impl Copy {
         let (manifest, find, replace) = PROFILE;
         let own = source(manifest)?.replacen(find, replace, 1);
         if own == source(manifest)? {
-            bail!("{manifest} no longer says {find}: the copy needs a profile of its own");
+            bail!("{manifest} no longer says `{find}`: the copy must be built in another way than the repository");
         }
         edited.insert(manifest.to_owned(), own);
         Ok(Self { removals, alone, edited })
