@@ -28,6 +28,7 @@ use self::operator::Operator;
 use self::survivors::Survivors;
 use self::trial::{LIMIT, Outcome, PATIENCE, Part, Suite};
 use crate::prove::binaries::{self, Binary};
+use crate::workers::at_once;
 use crate::{shell, tree};
 
 /// Trials at a time.
@@ -258,7 +259,7 @@ fn try_all(files: &[File], mutants: Vec<Mutant>, options: &Options) -> Result<Ve
         judges.insert(system.to_owned(), (Judge::new(&own)?, Suite::of(system, &binaries)));
     }
     let folder = target.join("lifecycle-mutants");
-    baseline(&judges, &folder)?;
+    baseline(&judges, &folder, options)?;
     let (next, count) = (AtomicUsize::new(0), mutants.len());
     let slots: Vec<Mutex<Option<Mutant>>> = mutants.into_iter().map(|mutant| Mutex::new(Some(mutant))).collect();
     let done = Mutex::new(Vec::new());
@@ -310,18 +311,24 @@ fn build(systems: &[&str], options: &Options) -> Result<Vec<Binary>> {
 }
 
 /// With the files as they stand all must pass, or a failure would say nothing.
-fn baseline(judges: &BTreeMap<String, (Judge, Suite)>, folder: &Path) -> Result<()> {
+fn baseline(judges: &BTreeMap<String, (Judge, Suite)>, folder: &Path, options: &Options) -> Result<()> {
     let nothing = folder.join("nothing");
     std::fs::create_dir_all(&nothing)?;
-    for (system, (_, suite)) in judges {
-        for part in [Part::Scenarios, Part::Tables, Part::Properties, Part::TypedMoves] {
-            match suite.noticed(part, &nothing, PATIENCE)? {
+    let mut parts = vec![Part::Scenarios, Part::Tables, Part::Properties];
+    if !options.short {
+        parts.push(Part::TypedMoves);
+    }
+    let systems: Vec<(&String, &Suite)> = judges.iter().map(|(system, (_, suite))| (system, suite)).collect();
+    let played = at_once(&systems, |(system, suite)| {
+        for part in &parts {
+            match suite.noticed(*part, &nothing, PATIENCE)? {
                 Outcome::Passed => {}
                 outcome => bail!("{system}: with nothing changed its tests do not pass: {outcome:?}"),
             }
         }
-    }
-    Ok(())
+        Ok(())
+    });
+    played.map(drop)
 }
 
 fn attempt(
