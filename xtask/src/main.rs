@@ -1,20 +1,24 @@
 //! The gate and the generators. One file a command.
 
 mod bench;
+mod copy;
 mod deny;
 mod fuzz;
 mod lab;
 mod mutants;
 mod packages;
 mod pictures;
+mod programs;
 mod prove;
 mod purity;
 mod rules;
 mod shell;
+mod suite;
 mod test;
 mod tidy;
 mod torture;
 mod tree;
+mod workers;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{shell, tree};
+use crate::{programs, shell, tree};
 
 const FOLDER: &str = "docs/pictures";
 
@@ -17,7 +17,7 @@ pub(crate) fn check() -> Result<()> {
 }
 
 fn draw_all(only_check: bool) -> Result<()> {
-    shell::run(shell::command("cargo").current_dir(tree::root()).args(["build", "--quiet", "--package", "onceward"]))?;
+    programs::build(&["onceward"])?;
     let onceward = tree::root().join("target/debug/onceward");
     let mut drawn = BTreeSet::new();
     for name in lifecycles()? {

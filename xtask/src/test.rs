@@ -2,20 +2,14 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::{bench, deny, lab, mutants, packages, pictures, prove, purity, rules, shell, tidy, torture, tree};
-
-/// Tests counted over all binaries.
-#[derive(Default)]
-struct Counts {
-    passed: u64,
-    failed: u64,
-}
+use crate::{bench, deny, lab, mutants, pictures, programs, prove, purity, rules, shell, suite, tidy, torture, tree};
 
 pub(crate) fn run() -> Result<()> {
     let began = Instant::now();
-    let mut counts = Counts::default();
+    let mut counts = suite::Counts::default();
+    let deny = deny::Meanwhile::begin();
     step("formatting", || {
         component("rustfmt", "fmt")?;
         shell::run(&mut cargo(&["fmt", "--all", "--check"])).context("run `cargo fmt --all`")
@@ -27,9 +21,15 @@ pub(crate) fn run() -> Result<()> {
         component("clippy", "clippy")?;
         shell::run(&mut cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     })?;
-    step("tests", || tests(&mut counts))?;
+    let mut binaries = Vec::new();
+    step("building the tests", || {
+        binaries = suite::build()?;
+        Ok(())
+    })?;
+    step("tests", || suite::run(&binaries, &mut counts))?;
     step("documentation", || {
-        shell::run(cargo(&["doc", "--quiet", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+        let mut doc = cargo(&["doc", "--quiet", "--no-deps", "--lib", "--bins"]);
+        shell::run(doc.args(programs::AS_FOR_TESTS).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     step("pictures", pictures::check)?;
     step("benchmark, short form", || bench::run(bench::Form::Short))?;
@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<()> {
     step("the lab", || lab::run(&[]))?;
     step("torture, short form", || torture::run(&["--short"]))?;
     step("mutants of lifecycle files, a sample", || mutants::run(&mutants::Options::short()))?;
-    step("dependencies", deny::run)?;
+    step("dependencies", || deny.run())?;
     println!("\nthe gate is open, after {} s", began.elapsed().as_secs());
     println!("{} passed, {} failed", counts.passed, counts.failed);
     Ok(())
@@ -46,14 +46,25 @@ pub(crate) fn run() -> Result<()> {
 
 fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     println!("── {name}");
-    let began = Instant::now();
+    let (began, before) = (Instant::now(), processor_seconds());
     let done = work();
-    let seconds = began.elapsed().as_secs_f64();
+    let (seconds, busy) = (began.elapsed().as_secs_f64(), processor_seconds() - before);
     match &done {
-        Ok(()) => println!("── {name}: passed in {seconds:.1} s\n"),
+        Ok(()) => println!("── {name}: passed in {seconds:.1} s, {busy:.1} s of processors\n"),
         Err(_) => println!("── {name}: FAILED after {seconds:.1} s\n"),
     }
     done.with_context(|| format!("the gate stops at `{name}`"))
+}
+
+/// What this program and those that it has waited for have used of processors: on a busy machine the better measure.
+fn processor_seconds() -> f64 {
+    /// Of a second; the kernel's promise to programs.
+    const TICKS: f64 = 100.0;
+    let own = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program is in brackets and may hold anything; user and system time, ours and our children's, are the
+    // 14th to 17th word of the line.
+    let words = own.rsplit(')').next().unwrap_or_default().split_whitespace();
+    words.skip(11).take(4).filter_map(|word| word.parse::<f64>().ok()).sum::<f64>() / TICKS
 }
 
 fn cargo(arguments: &[&str]) -> std::process::Command {
@@ -69,53 +80,4 @@ fn component(name: &str, verb: &str) -> Result<()> {
     }
     shell::run(shell::command("rustup").args(["component", "add", name]))
         .with_context(|| format!("{name} is missing and could not be installed"))
-}
-
-/// All tests of the workspace, those in documentation too.
-fn tests(counts: &mut Counts) -> Result<()> {
-    packages::have_postgres()?;
-    packages::have_strace()?;
-    let mut test = cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]);
-    // What people set while working lets a test do less: rewrite its snapshot, leave out a row, play one seed.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONCEWARD_")) {
-        test.env_remove(name);
-    }
-    let succeeded = shell::lines(&mut test, |line| {
-        println!("{line}");
-        if let Some((passed, failed)) = result_of(line) {
-            counts.passed += passed;
-            counts.failed += failed;
-        }
-    })?;
-    if !succeeded || counts.failed > 0 {
-        println!("{} passed, {} failed", counts.passed, counts.failed);
-        bail!("tests fail");
-    }
-    if counts.passed == 0 {
-        bail!("no test ran");
-    }
-    Ok(())
-}
-
-/// `test result: ok. 12 passed; 0 failed; …`
-fn result_of(line: &str) -> Option<(u64, u64)> {
-    let (_, rest) = line.strip_prefix("test result: ")?.split_once(". ")?;
-    let mut parts = rest.split("; ");
-    let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
-    let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
-    Some((passed, failed))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::result_of;
-
-    #[test]
-    fn counts_are_read_from_the_summary_line() {
-        let good = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.01s";
-        let bad = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
-        assert_eq!(result_of(good), Some((12, 0)));
-        assert_eq!(result_of(bad), Some((1, 2)));
-        assert_eq!(result_of("test decides ... ok"), None);
-    }
 }

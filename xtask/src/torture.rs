@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{packages, shell, tree};
+use crate::{packages, programs, shell};
 
 /// As in the gate: a minute.
 const SHORT: [&str; 4] = ["--kills", "50", "--races", "500"];
@@ -14,17 +14,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     };
     packages::have_postgres()?;
     packages::have_strace()?;
-    let mut build = shell::command("cargo");
-    build.current_dir(tree::root()).args([
-        "build",
-        "--quiet",
-        "--bins",
-        "-p",
-        "onceward-lab",
-        "-p",
-        "onceward-torture",
-    ]);
-    shell::run(&mut build)?;
+    programs::build(&["lab-child", "torture"])?;
     // Beside this program, in whatever folder cargo builds into.
     let Some(folder) = std::env::current_exe()?.parent().map(std::path::Path::to_owned) else { bail!("no folder") };
     shell::run(shell::command(&folder.join("torture").to_string_lossy()).args(words))

@@ -40,7 +40,9 @@ pub(super) fn count(program: &str, case: &str, rounds: u32, with_allocations: bo
 }
 
 fn run(program: &str, case: &str, rounds: u32) -> Result<String> {
-    let out = std::env::temp_dir().join(format!("onceward-bench-{}.callgrind", std::process::id()));
+    // Cases are counted two at a time.
+    let name: String = case.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let out = std::env::temp_dir().join(format!("onceward-bench-{}-{name}.callgrind", std::process::id()));
     let mut valgrind = shell::command("valgrind");
     valgrind
         .args(["--quiet", "--tool=callgrind", "--collect-atstart=no", "--toggle-collect=*counted_rounds*"])

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{packages, shell, tree};
+use crate::workers::at_once;
+use crate::{packages, programs, shell, tree};
 use callgrind::Profile;
 
 /// How much more than recorded is too much. Counts repeat to the last digit on one toolchain and differ by some percent
@@ -68,9 +69,13 @@ pub(crate) fn run(form: Form) -> Result<()> {
 }
 
 fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {
-    let mut build = shell::command("cargo");
-    build.current_dir(tree::root()).args(["build", "--quiet", "--profile", profile, "--package", "onceward-bench"]);
-    shell::run(&mut build)?;
+    if profile == "dev" {
+        programs::build(&["hotpath", "spread"])?;
+    } else {
+        let mut build = shell::command("cargo");
+        build.current_dir(tree::root()).args(["build", "--quiet", "--profile", profile, "--package", "onceward-bench"]);
+        shell::run(&mut build)?;
+    }
     let program = binary(profile, "hotpath")?;
     let mut nanoseconds: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     let long = form == Form::Long;
@@ -84,12 +89,13 @@ fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {
         }
     }
     let names = shell::output(shell::command(path(&program)?).arg("list"))?;
-    let mut lines = Vec::new();
     // Unoptimised code is slow under callgrind: the short form leaves out what only comparisons need.
-    for name in names.lines().filter(|name| long || name.contains("partial") || name.contains("ours")) {
+    let names: Vec<&str> =
+        names.lines().filter(|name| long || name.contains("partial") || name.contains("ours")).collect();
+    let lines = at_once(&names, |name| {
         let profile = callgrind::count(path(&program)?, name, rounds, long)?;
-        lines.push(Line { name: name.to_owned(), profile, nanoseconds: nanoseconds.get(name).copied() });
-    }
+        Ok(Line { name: (*name).to_owned(), profile, nanoseconds: nanoseconds.get(*name).copied() })
+    })?;
     if lines.is_empty() {
         bail!("hotpath knows no case");
     }

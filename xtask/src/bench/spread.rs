@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 
 use super::callgrind;
 use crate::shell;
+use crate::workers::at_once;
 
 /// How much more a record may take among ten times as many. Ordered sets cost a little more the larger they are; a path
 /// that looks at all records for each costs several times as much.
@@ -15,8 +16,9 @@ const MANY: u32 = 1_000;
 
 /// Instructions for each record, among few and among many.
 pub(super) fn linear(program: &str) -> Result<()> {
-    for shape in ["siblings", "graph", "chain"] {
-        let (few, many) = (each(program, shape, FEW)?, each(program, shape, MANY)?);
+    let shapes = ["siblings", "graph", "chain"];
+    let counts = at_once(&shapes, |shape| Ok((each(program, shape, FEW)?, each(program, shape, MANY)?)))?;
+    for (shape, (few, many)) in shapes.iter().zip(counts) {
         if many > few * GROWTH {
             bail!(
                 "{shape}: {few:.0} instructions a record among {FEW}, but {many:.0} among {MANY}: something looks at all for each"

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, bail};
 use toml::Value;
 
+use crate::copy::{home, source};
 use crate::rules::id::{self, RuleId};
 use crate::rules::take_away::Edit;
 use crate::tree;
@@ -18,16 +19,14 @@ const WITHOUT: &str = "WITHOUT";
 pub(super) const VARIABLE: &str = "ONCEWARD_LAB_WITHOUT";
 
 /// What the copy's core has besides: whether a guard is out in this process.
-const QUESTION: &str = r#"
-/// Only in the lab's copy: whether a guard is out.
+pub(crate) const QUESTION: &str = r#"
+/// Only in the copy that proofs run in: whether a guard is out.
 pub fn guard_is_out(guard: &str) -> bool {
     static OUT: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    let names = || std::env::var("VARIABLE").unwrap_or_default().split(',').map(str::to_owned).collect();
+    let names = || std::env::var("ONCEWARD_LAB_WITHOUT").unwrap_or_default().split(',').map(str::to_owned).collect();
     OUT.get_or_init(names).iter().any(|out| out == guard)
 }
 "#;
-
-const CORE: &str = "crates/core/src/lib.rs";
 
 /// A guard's place in the sources.
 pub(crate) struct Place {
@@ -75,8 +74,8 @@ impl Guards {
     }
 
     /// The sources with every guard put behind the question whether it is out.
-    pub(super) fn edited(&self) -> Result<BTreeMap<String, String>> {
-        let mut edited = BTreeMap::from([(CORE.to_owned(), source(CORE)? + &QUESTION.replace("VARIABLE", VARIABLE))]);
+    pub(crate) fn edited(&self) -> Result<BTreeMap<String, String>> {
+        let mut edited: BTreeMap<String, String> = BTreeMap::new();
         for place in self.places.iter().filter(|place| !place.is_lifecycle()) {
             let file = &place.edit.file;
             let text = match edited.get(file) {
@@ -111,14 +110,9 @@ impl Place {
 
     /// The edit as code that asks whether the guard is out.
     fn question(&self) -> Edit {
-        let home = if self.edit.file.starts_with("crates/core/") { "crate" } else { "onceward_core" };
-        let question = format!("{home}::guard_is_out({:?})", self.guard);
+        let question = format!("{}::guard_is_out({:?})", home(&self.edit.file), self.guard);
         Edit { replace: self.edit.replace.replace(WITHOUT, &question), ..self.edit.clone() }
     }
-}
-
-fn source(file: &str) -> Result<String> {
-    std::fs::read_to_string(tree::root().join(file)).with_context(|| format!("cannot read {file}"))
 }
 
 fn list<'a>(table: &'a toml::Table, key: &str) -> Result<&'a Vec<Value>> {
@@ -137,7 +131,8 @@ fn words(entry: &Value, key: &str) -> Result<Vec<String>> {
 
 fn place(entry: &Value) -> Result<Place> {
     let rules: Vec<RuleId> = words(entry, "rule")?.iter().flat_map(|rule| id::all_in(rule)).collect();
-    let edit = Edit { rules, file: word(entry, "file")?, find: word(entry, "find")?, replace: word(entry, "replace")? };
+    let (file, find, replace) = (word(entry, "file")?, word(entry, "find")?, word(entry, "replace")?);
+    let edit = Edit { rules, file, find, replace, alone: false };
     let place = Place { guard: word(entry, "guard")?, edit };
     if place.edit.rules.is_empty() {
         bail!("the guard `{}` names no rule", place.guard);

@@ -9,15 +9,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::copy::{self, Copy};
+use crate::packages;
 use crate::prove::binaries::{self, Binary};
-use crate::prove::code::synchronise;
 use crate::rules::id::RuleId;
-use crate::{packages, tree};
+use crate::rules::index::Index;
+use crate::workers::at_once;
 use guards::{Guards, Page, VARIABLE, Without};
 use server::Server;
 use trial::Trial;
 
-const PACKAGE: &str = "onceward-lab";
+/// The lab's tests, chosen as the gate chooses what it builds.
+const TESTS: [&str; 3] = ["--workspace", "--test", "lab"];
 
 /// A folder with files of shipped systems that stand in for those of the repository, read by testkit.
 const LIFECYCLES: &str = "ONCEWARD_MUTANT";
@@ -37,8 +40,12 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         bail!("no such page in {}", guards::FILE);
     }
     let bench = Bench::build(&guards)?;
-    let mut wrong = Vec::new();
-    let shown: Vec<Shown> = pages.into_iter().map(|page| bench.show(page, &mut wrong)).collect::<Result<_>>()?;
+    let shown = at_once(&pages, |page| {
+        let mut wrong = Vec::new();
+        Ok((bench.show(page, &mut wrong)?, wrong))
+    })?;
+    let (shown, wrong): (Vec<Shown>, Vec<Vec<String>>) = shown.into_iter().unzip();
+    let wrong = wrong.concat();
     print(&shown);
     if wrong.is_empty() {
         return Ok(());
@@ -94,21 +101,17 @@ impl Shown {
 
 impl<'a> Bench<'a> {
     fn build(guards: &'a Guards) -> Result<Self> {
-        let target = tree::root().join("target");
-        let folder = target.join("lab");
-        let copy = folder.join("tree");
-        std::fs::create_dir_all(&copy)?;
-        synchronise(&copy, &guards.edited()?)?;
-        let whole = only(binaries::build(&tree::root(), &target, &[PACKAGE.to_owned()])?)?;
-        // The other proofs' target folder: the dependencies are built there already.
-        let guardless = only(binaries::build(&copy, &target.join("take-away/target"), &[PACKAGE.to_owned()])?)?;
+        let tests = TESTS.map(str::to_owned);
+        let whole = only(binaries::build_here(&tests, "dev")?)?;
+        let guardless = only(Copy::of(&Index::gather()?, guards)?.build(&tests)?)?;
+        let folder = copy::folder()?;
         let server = Server::find(&whole)?;
         Ok(Self { guards, folder, whole, guardless, server })
     }
 
     fn trial(&self, binary: &Binary, test: &str, variables: &[(&str, &str)]) -> Result<Trial> {
         let variables = [variables, &[(server::VARIABLE, self.server.url.as_str())]].concat();
-        trial::run(binary, test, &variables, &self.folder.join("printed.txt"))
+        trial::run(binary, test, &variables, &self.folder.join(format!("{}.txt", test.replace("::", "."))))
     }
 
     /// Everything that a page promises.
@@ -141,7 +144,7 @@ impl<'a> Bench<'a> {
             }
         }
         for without in &page.without {
-            let lifecycles = self.lifecycles(without)?;
+            let lifecycles = self.lifecycles(page, without)?;
             let guards = without.guards.join(",");
             let mut variables = vec![(VARIABLE, guards.as_str())];
             if let Some(folder) = &lifecycles {
@@ -188,12 +191,12 @@ impl<'a> Bench<'a> {
     }
 
     /// A folder with the lifecycle files that these guards were taken out of, where they live in such files.
-    fn lifecycles(&self, without: &Without) -> Result<Option<String>> {
+    fn lifecycles(&self, page: &Page, without: &Without) -> Result<Option<String>> {
         let changed = self.guards.lifecycles(&without.guards)?;
         if changed.is_empty() {
             return Ok(None);
         }
-        let folder = self.folder.join("lifecycles").join(without.guards.join("-").replace(' ', "_"));
+        let folder = self.folder.join(&page.folder).join(without.guards.join("-").replace(' ', "_"));
         for (name, text) in changed {
             let file = folder.join(name);
             std::fs::create_dir_all(file.parent().unwrap_or(&folder))?;

@@ -27,7 +27,8 @@ use self::maker::Mutant;
 use self::operator::Operator;
 use self::survivors::Survivors;
 use self::trial::{LIMIT, Outcome, PATIENCE, Part, Suite};
-use crate::prove::binaries;
+use crate::prove::binaries::{self, Binary};
+use crate::workers::at_once;
 use crate::{shell, tree};
 
 /// Trials at a time.
@@ -250,17 +251,15 @@ fn try_all(files: &[File], mutants: Vec<Mutant>, options: &Options) -> Result<Ve
     let systems = systems(files);
     let wanted: Vec<&str> =
         systems.iter().copied().filter(|system| mutants.iter().any(|mutant| mutant.system == **system)).collect();
-    let packages: Vec<String> = wanted.iter().map(|system| format!("onceward-system-{system}")).collect();
     let target = tree::root().join("target");
-    let profile = if options.short { "dev" } else { PROFILE };
-    let binaries = binaries::build_as(&tree::root(), &target, &packages, profile)?;
+    let binaries = build(&wanted, options)?;
     let mut judges = BTreeMap::new();
     for system in wanted {
         let own: Vec<&File> = files.iter().filter(|file| file.system == system).collect();
         judges.insert(system.to_owned(), (Judge::new(&own)?, Suite::of(system, &binaries)));
     }
     let folder = target.join("lifecycle-mutants");
-    baseline(&judges, &folder)?;
+    baseline(&judges, &folder, options)?;
     let (next, count) = (AtomicUsize::new(0), mutants.len());
     let slots: Vec<Mutex<Option<Mutant>>> = mutants.into_iter().map(|mutant| Mutex::new(Some(mutant))).collect();
     let done = Mutex::new(Vec::new());
@@ -299,19 +298,37 @@ fn try_all(files: &[File], mutants: Vec<Mutant>, options: &Options) -> Result<Ve
     done.into_iter().map(again).collect()
 }
 
+/// The tests of these systems: in the gate as it has built them anyway.
+fn build(systems: &[&str], options: &Options) -> Result<Vec<Binary>> {
+    if options.short {
+        let is_test = |path: &&String| systems.iter().any(|name| path.starts_with(&format!("systems/{name}/tests/")));
+        let paths = tree::paths()?;
+        let tests = paths.iter().filter(is_test).filter(|path| tree::has_extension(path, "rs"));
+        return binaries::build_here(&binaries::targets(tests.map(String::as_str)), "dev");
+    }
+    let packages: Vec<String> = systems.iter().map(|system| format!("onceward-system-{system}")).collect();
+    binaries::build_here(&binaries::packages(packages.iter().map(String::as_str)), PROFILE)
+}
+
 /// With the files as they stand all must pass, or a failure would say nothing.
-fn baseline(judges: &BTreeMap<String, (Judge, Suite)>, folder: &Path) -> Result<()> {
+fn baseline(judges: &BTreeMap<String, (Judge, Suite)>, folder: &Path, options: &Options) -> Result<()> {
     let nothing = folder.join("nothing");
     std::fs::create_dir_all(&nothing)?;
-    for (system, (_, suite)) in judges {
-        for part in [Part::Scenarios, Part::Tables, Part::Properties, Part::TypedMoves] {
-            match suite.noticed(part, &nothing, PATIENCE)? {
+    let mut parts = vec![Part::Scenarios, Part::Tables, Part::Properties];
+    if !options.short {
+        parts.push(Part::TypedMoves);
+    }
+    let systems: Vec<(&String, &Suite)> = judges.iter().map(|(system, (_, suite))| (system, suite)).collect();
+    let played = at_once(&systems, |(system, suite)| {
+        for part in &parts {
+            match suite.noticed(*part, &nothing, PATIENCE)? {
                 Outcome::Passed => {}
                 outcome => bail!("{system}: with nothing changed its tests do not pass: {outcome:?}"),
             }
         }
-    }
-    Ok(())
+        Ok(())
+    });
+    played.map(drop)
 }
 
 fn attempt(

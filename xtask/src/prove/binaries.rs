@@ -1,12 +1,13 @@
 //! The workspace's test binaries, built once, and the tests inside each.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::rules::rust_file::Test;
-use crate::shell;
+use crate::{shell, tree};
 
 pub(crate) struct Binary {
     pub(crate) executable: PathBuf,
@@ -17,23 +18,58 @@ pub(crate) struct Binary {
     pub(crate) tests: Vec<String>,
 }
 
-/// Builds the tests of these packages (or of all) without running them.
-pub(crate) fn build(root: &Path, target: &Path, packages: &[String]) -> Result<Vec<Binary>> {
-    build_as(root, target, packages, "dev")
+/// What to build the tests of.
+pub(crate) struct Build<'a> {
+    /// A folder with the repository, or a copy of it.
+    pub(crate) root: &'a Path,
+    /// Where its programs go; all else goes into one folder, so that the crates of others are built once for all.
+    pub(crate) programs: &'a Path,
+    /// What of it, in cargo's words.
+    pub(crate) what: &'a [String],
+    pub(crate) profile: &'a str,
 }
 
-/// The same by a profile of the workspace.
-pub(crate) fn build_as(root: &Path, target: &Path, packages: &[String], profile: &str) -> Result<Vec<Binary>> {
+/// Builds tests of the repository without running them.
+pub(crate) fn build_here(what: &[String], profile: &str) -> Result<Vec<Binary>> {
+    let root = tree::root();
+    build(&Build { root: &root, programs: &root.join("target"), what, profile })
+}
+
+/// These packages, in cargo's words.
+pub(crate) fn packages<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let words = names.into_iter().flat_map(|name| ["-p", name]);
+    ["--tests"].into_iter().chain(words).map(str::to_owned).collect()
+}
+
+/// The test programs that files with tests belong to, in cargo's words. They are chosen out of the whole workspace: cargo turns on the
+/// features that its choice of packages asks for, so another choice would build most of what the gate has built anew.
+pub(crate) fn targets<'a>(files: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let targets: BTreeSet<String> = files.into_iter().map(target).collect();
+    let words = targets.iter().flat_map(|target| target.split(' '));
+    ["--workspace"].into_iter().chain(words).map(str::to_owned).collect()
+}
+
+/// `crates/core/tests/fold/log.rs` is of `--test fold`.
+fn target(path: &str) -> String {
+    match path.split_once("/tests/") {
+        Some((_, rest)) if !path.contains("/src/") => {
+            let name = rest.split('/').next().unwrap_or(rest);
+            format!("--test {}", name.trim_end_matches(".rs"))
+        }
+        _ if tree::root().join(path.split("/src/").next().unwrap_or(path)).join("src/lib.rs").exists() => {
+            "--lib".into()
+        }
+        _ => "--bins".into(),
+    }
+}
+
+pub(crate) fn build(wanted: &Build<'_>) -> Result<Vec<Binary>> {
     let mut command = shell::command("cargo");
-    command.current_dir(root).env("CARGO_TARGET_DIR", target);
-    command.args(["test", "--quiet", "--no-run", "--tests", "--message-format=json"]);
-    command.args(["--profile", profile]);
-    if packages.is_empty() {
-        command.arg("--workspace");
-    }
-    for package in packages {
-        command.args(["-p", package]);
-    }
+    command.current_dir(wanted.root).env("CARGO_TARGET_DIR", wanted.programs);
+    command.env("CARGO_BUILD_BUILD_DIR", tree::root().join("target"));
+    command
+        .args(["test", "--quiet", "--no-run", "--message-format=json", "--profile", wanted.profile])
+        .args(wanted.what);
     let mut artifacts: Vec<Value> = Vec::new();
     let mut errors = String::new();
     let built = shell::lines(&mut command, |line| {
@@ -47,7 +83,11 @@ pub(crate) fn build_as(root: &Path, target: &Path, packages: &[String], profile:
     if !built {
         bail!("does not compile:\n{errors}");
     }
-    artifacts.iter().filter(|artifact| artifact["executable"].is_string()).map(|found| binary(root, found)).collect()
+    artifacts
+        .iter()
+        .filter(|artifact| artifact["executable"].is_string())
+        .map(|found| binary(wanted.root, found))
+        .collect()
 }
 
 fn binary(root: &Path, artifact: &Value) -> Result<Binary> {
@@ -116,5 +156,13 @@ mod tests {
         assert_eq!(find("crates/core/src/decide/fail.rs"), Some((0, "decide::fail::tests::works".into())));
         assert_eq!(find("systems/image/tests/job.rs"), Some((1, "works".into())));
         assert_eq!(find("crates/other/src/lib.rs"), None);
+    }
+
+    #[test]
+    fn a_test_is_in_the_program_of_its_file() {
+        assert_eq!(target("crates/core/tests/fold/log.rs"), "--test fold");
+        assert_eq!(target("crates/core/tests/quiet.rs"), "--test quiet");
+        assert_eq!(target("crates/core/src/decide/tests/lease.rs"), "--lib");
+        assert_eq!(target("crates/onceward/src/main.rs"), "--bins");
     }
 }

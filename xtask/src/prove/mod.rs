@@ -1,14 +1,18 @@
 //! A rule counts as tested only if taking away the row or the code that cites it fails a test that cites it.
 
 pub(crate) mod binaries;
-pub(crate) mod code;
+mod code;
 mod rows;
 mod trial;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
 use crate::rules::id::RuleId;
 use crate::rules::index::Index;
+use crate::rules::rust_file::Test;
 use crate::{shell, tree};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,14 +53,42 @@ impl Options {
     fn wants(&self, id: &RuleId) -> bool {
         self.only.as_ref().is_none_or(|only| only == id)
     }
+
+    /// What to build, in cargo's words: for one rule, the packages that its tests stand in.
+    fn what(&self, tests: &BTreeSet<&Test>) -> Vec<String> {
+        if self.only.is_none() {
+            return binaries::targets(tests.iter().map(|test| test.path.as_str()));
+        }
+        let names: BTreeSet<String> = tests.iter().filter_map(|test| package_of(&test.path)).collect();
+        binaries::packages(names.iter().map(String::as_str))
+    }
+}
+
+/// The name of the package that a file belongs to.
+fn package_of(path: &str) -> Option<String> {
+    let root = tree::root();
+    let manifest =
+        Path::new(path).ancestors().skip(1).map(|folder| root.join(folder).join("Cargo.toml")).find(|m| m.is_file())?;
+    let table: toml::Table = toml::from_str(&std::fs::read_to_string(manifest).ok()?).ok()?;
+    Some(table.get("package")?.get("name")?.as_str()?.to_owned())
 }
 
 /// What became of one rule when one place that cites it was taken away.
 struct Proof {
     rule: RuleId,
     place: String,
-    /// The first test that failed, or why there is none.
+    /// A test that failed, or why there is none.
     outcome: Result<String, String>,
+}
+
+/// A proof for each of these rules: what failed, or that nothing did.
+fn proofs(rules: &[RuleId], place: &str, noticed: &BTreeMap<RuleId, String>) -> Vec<Proof> {
+    let proof = |rule: &RuleId| Proof {
+        rule: rule.clone(),
+        place: place.to_owned(),
+        outcome: noticed.get(rule).cloned().ok_or_else(|| format!("no test of {rule} fails without it")),
+    };
+    rules.iter().map(proof).collect()
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {

@@ -1,66 +1,140 @@
 //! Running chosen tests with something taken away.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::binaries::{self, Binary};
+use crate::rules::id::RuleId;
 use crate::rules::rust_file::Test;
 use crate::shell;
+use crate::workers::at_once;
 
 /// Without its row a test may wait for ever. Then it has noticed, too. Far longer than any test takes: a slow machine must
 /// not look like a missing rule.
 const LIMIT: Duration = Duration::from_mins(20);
 
-/// Runs these tests and answers with those that did not pass. `scratch` is a file for what they print.
-pub(crate) fn failing(
-    binaries: &[Binary],
-    tests: &[&Test],
-    environment: Option<(&str, &str)>,
-    scratch: &Path,
-) -> Result<BTreeSet<Test>> {
-    let mut by_binary: BTreeMap<usize, Vec<(String, &Test)>> = BTreeMap::new();
-    for test in tests {
-        let (at, name) = binaries::find(binaries, test)
-            .with_context(|| format!("{}:{} the test `{}` is in no test binary", test.path, test.line, test.name))?;
-        by_binary.entry(at).or_default().push((name, test));
-    }
-    let mut failing = BTreeSet::new();
-    for (at, named) in by_binary {
-        let passed = passed(&binaries[at], named.iter().map(|(name, _)| name.as_str()), environment, scratch)?;
-        failing.extend(named.into_iter().filter(|(name, _)| !passed.contains(name)).map(|(_, test)| test.clone()));
-    }
-    Ok(failing)
+/// How long to wait for a line before asking whether the program still runs.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Where a test is found, and how long it takes.
+struct Known {
+    binary: usize,
+    name: String,
+    took: Duration,
 }
 
-fn passed<'a>(
-    binary: &Binary,
-    names: impl Iterator<Item = &'a str>,
-    environment: Option<(&str, &str)>,
-    scratch: &Path,
-) -> Result<BTreeSet<String>> {
+/// Tests that pass when nothing is taken away.
+pub(super) struct Trials<'a> {
+    binaries: &'a [Binary],
+    known: BTreeMap<&'a Test, Known>,
+}
+
+impl<'a> Trials<'a> {
+    /// With nothing taken away they must all pass, or a failure would prove nothing.
+    pub(super) fn begin(binaries: &'a [Binary], tests: BTreeSet<&'a Test>) -> Result<Self> {
+        let mut known = BTreeMap::new();
+        let mut by_binary: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for test in tests {
+            let (binary, name) = binaries::find(binaries, test).with_context(|| {
+                format!("{}:{} the test `{}` is in no test binary", test.path, test.line, test.name)
+            })?;
+            by_binary.entry(binary).or_default().push(name.clone());
+            known.insert(test, Known { binary, name, took: Duration::ZERO });
+        }
+        let groups: Vec<(usize, Vec<String>)> = by_binary.into_iter().collect();
+        let passed = at_once(&groups, |(binary, names)| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            Ok((*binary, passed(&binaries[*binary], &names, None)?))
+        })?;
+        let passed: BTreeMap<usize, BTreeMap<String, Duration>> = passed.into_iter().collect();
+        for (test, known) in &mut known {
+            match passed.get(&known.binary).and_then(|passed| passed.get(&known.name)) {
+                Some(took) => known.took = *took,
+                None => bail!("{}:{} `{}` fails with nothing taken away", test.path, test.line, test.name),
+            }
+        }
+        Ok(Self { binaries, known })
+    }
+
+    /// The same tests in programs that were built with something taken away.
+    pub(super) fn with<'b>(&self, binaries: &'b [Binary]) -> Result<Trials<'b>>
+    where
+        'a: 'b,
+    {
+        let moved = |(test, known): (&&'a Test, &Known)| -> Result<(&'b Test, Known)> {
+            let (binary, name) = binaries::find(binaries, test).context("an edit takes no test away")?;
+            Ok((*test, Known { binary, name, took: known.took }))
+        };
+        Ok(Trials { binaries, known: self.known.iter().map(moved).collect::<Result<_>>()? })
+    }
+
+    /// For each of these rules a test of it that fails under this variable, if there is one. The quickest are tried first; when
+    /// every rule has its test, the others need not run.
+    pub(super) fn noticed(
+        &self,
+        rules: &[RuleId],
+        tests: BTreeSet<&Test>,
+        variable: Option<(&str, &str)>,
+    ) -> Result<BTreeMap<RuleId, String>> {
+        let known = |test: &&Test| self.known.get(*test).with_context(|| format!("`{}` was never tried", test.name));
+        let mut tests: Vec<(&Test, &Known)> =
+            tests.into_iter().map(|test| Ok((test, known(&test)?))).collect::<Result<_>>()?;
+        tests.sort_by_key(|(_, known)| known.took);
+        let mut noticed = BTreeMap::new();
+        for (test, known) in tests {
+            let open: Vec<&RuleId> =
+                rules.iter().filter(|rule| test.rules.contains(rule) && !noticed.contains_key(*rule)).collect();
+            if open.is_empty() {
+                continue;
+            }
+            if passed(&self.binaries[known.binary], &[&known.name], variable)?.is_empty() {
+                noticed.extend(open.into_iter().map(|rule| (rule.clone(), test.name.clone())));
+            }
+        }
+        Ok(noticed)
+    }
+}
+
+/// The tests among these that pass, and how long each took.
+fn passed(binary: &Binary, names: &[&str], variable: Option<(&str, &str)>) -> Result<BTreeMap<String, Duration>> {
     let mut command = shell::command(&binary.executable.to_string_lossy());
     command.current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package).env("RUST_BACKTRACE", "0");
     command.args(["--exact", "--test-threads=1"]).args(names);
-    command.stdin(Stdio::null()).stdout(std::fs::File::create(scratch)?).stderr(Stdio::null());
-    if let Some((key, value)) = environment {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    if let Some((key, value)) = variable {
         command.env(key, value);
     }
     let mut child = command.spawn().with_context(|| format!("cannot run {}", binary.executable.display()))?;
-    let began = Instant::now();
-    while child.try_wait()?.is_none() {
-        if began.elapsed() > LIMIT {
-            child.kill()?;
-            child.wait()?;
-            break;
+    let printed = BufReader::new(child.stdout.take().context("its output is a pipe")?);
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || printed.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    let mut passed = BTreeMap::new();
+    let (began, mut last) = (Instant::now(), Instant::now());
+    loop {
+        match told.recv_timeout(LOOK) {
+            Ok(line) => {
+                if let Some(name) = passed_test(&line) {
+                    passed.insert(name.to_owned(), last.elapsed());
+                }
+                last = Instant::now();
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            // What a test has started may outlive it and hold the other end of the pipe.
+            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
+            Err(RecvTimeoutError::Timeout) if began.elapsed() > LIMIT => {
+                child.kill()?;
+                break;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
         }
-        std::thread::sleep(Duration::from_millis(5));
     }
-    let printed = String::from_utf8_lossy(&std::fs::read(scratch)?).into_owned();
-    Ok(printed.lines().filter_map(passed_test).map(str::to_owned).collect())
+    child.wait()?;
+    Ok(passed)
 }
 
 /// `test a::b ... ok`, `test a::b - should panic ... ok`; an ignored test has noticed nothing either.
@@ -72,7 +146,7 @@ fn passed_test(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::passed_test;
+    use super::*;
 
     #[test]
     fn verdicts_are_read() {

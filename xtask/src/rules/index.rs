@@ -243,6 +243,7 @@ mod tests {
                 file: "crates/core/src/x.rs".into(),
                 find: "a".into(),
                 replace: "b".into(),
+                alone: false,
             }],
             guards: Vec::new(),
             later: BTreeMap::from([(id("EXE-3"), "the store".to_owned())]),

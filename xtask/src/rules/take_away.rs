@@ -14,6 +14,8 @@ pub(crate) struct Edit {
     pub(crate) file: String,
     pub(crate) find: String,
     pub(crate) replace: String,
+    /// Whether it must be built by itself: it does not compile behind a question.
+    pub(crate) alone: bool,
 }
 
 pub(crate) fn edits() -> Result<Vec<Edit>> {
@@ -36,7 +38,8 @@ fn parse(text: &str) -> Result<Vec<Edit>> {
             if rules.is_empty() {
                 bail!("an edit names no rule");
             }
-            Ok(Edit { rules, file: word("file")?, find: word("find")?, replace: word("replace")? })
+            let alone = entry.get("alone").is_some_and(|alone| alone.as_bool() == Some(true));
+            Ok(Edit { rules, file: word("file")?, find: word("find")?, replace: word("replace")?, alone })
         })
         .collect()
 }
@@ -44,9 +47,19 @@ fn parse(text: &str) -> Result<Vec<Edit>> {
 impl Edit {
     /// The file's text with the edit made.
     pub(crate) fn apply(&self, text: &str) -> Result<String> {
-        match text.matches(&self.find).count() {
-            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
-            count => bail!("{}: the text to find for {} stands there {count} times", self.file, self.names()),
+        self.only_place(text)?;
+        Ok(text.replacen(&self.find, &self.replace, 1))
+    }
+
+    /// Where its text stands; it must stand there once.
+    pub(crate) fn only_place(&self, text: &str) -> Result<usize> {
+        let mut places = text.match_indices(&self.find);
+        match (places.next(), places.next()) {
+            (Some((place, _)), None) => Ok(place),
+            (None, _) => bail!("{}: the text to find for {} does not stand there", self.file, self.names()),
+            (Some(_), Some(_)) => {
+                bail!("{}: the text to find for {} stands there more than once", self.file, self.names())
+            }
         }
     }
 

@@ -15,8 +15,6 @@ use crate::model::Definitions;
 use crate::syntax::ast::Source;
 use crate::syntax::parse;
 
-/// Messages to the outside; part of every set of definitions (EXE-16).
-const DELIVERY: &str = include_str!("../builtin/delivery.toml");
 /// The built-in files are not among those given: no message ever points into them.
 const BUILTIN_FILE: u32 = u32::MAX;
 
@@ -74,7 +72,9 @@ fn read(files: &Files, out: &mut Vec<Diagnostic>) -> Vec<Source> {
         );
         return Vec::new();
     }
-    let builtin = File { name: "onceward.delivery".into(), text: DELIVERY.into() };
+    // Messages to the outside; part of every set of definitions (EXE-16).
+    let delivery = include_str!("../builtin/delivery.toml");
+    let builtin = File { name: "onceward.delivery".into(), text: delivery.into() };
     let mut patterns = bounds::PATTERNS_TOGETHER + 2;
     let mut sources: Vec<Source> = parse(BUILTIN_FILE, &builtin, &mut patterns, out).into_iter().collect();
     for (index, file) in files.files.iter().enumerate() {
