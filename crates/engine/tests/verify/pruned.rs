@@ -6,9 +6,11 @@ use std::time::Duration as Length;
 use onceward_core::decide::Call;
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
-use onceward_engine::{PruneOptions, Pruned, Retention, prune, verify};
+use onceward_engine::{PruneOptions, Pruned, Report, Retention, prune, verify};
 use onceward_store::scan::{Cursor, Learned, LogPage, Scan, ScanPage, Table};
-use onceward_store::{AnyStore, Clock, MemoryStore, PostgresStore, PostgresView, SqliteStore, Store, StoreError};
+use onceward_store::{
+    AnyStore, Clock, MemoryStore, PostgresStore, PostgresView, SqliteStore, SqliteView, Store, StoreError,
+};
 use onceward_testkit::postgres::Server;
 use onceward_testkit::random::{Chance, seeds};
 use onceward_testkit::{user, worker};
@@ -65,6 +67,15 @@ pub(crate) async fn filled<S: Store>(store: &S, clock: &Clock, seed: u64, operat
     (ended.max(fill(store, seed, operations).await).max(clock.now()), pruned)
 }
 
+async fn looked(store: &AnyStore, folder: &Folder, url: &str, now: Time) -> Report {
+    let report = match store {
+        AnyStore::Memory(memory) => verify(memory, now, &mut ()).await,
+        AnyStore::Sqlite(_) => verify(&SqliteView::open(folder.file()).unwrap(), now, &mut ()).await,
+        AnyStore::Postgres(_) => verify(&PostgresView::open(url).await.unwrap(), now, &mut ()).await,
+    };
+    report.expect("it can be read")
+}
+
 /// The same on every store: what goes, what the log says of it, and that all of the rest is as the log says.
 #[test]
 fn what_is_left_is_clean_on_every_store() {
@@ -87,22 +98,16 @@ fn what_is_left_is_clean_on_every_store() {
                 };
                 let (latest, pruned) = filled(&store, &clock, seed, 40).await;
                 assert!(pruned.records > 20 && pruned.held > 0 && pruned.damaged.is_empty(), "{pruned:?}");
+                // What came after is decided again as it was.
+                let report = looked(&store, &folder, &url, latest).await;
+                assert!(report.is_clean() && report.decided > 100 && report.undecided == 0, "{report:#?}");
+                assert_eq!(report.pruned.records, pruned.records);
                 clock.set(latest.checked_add(Duration::from_secs(86_400)).expect("a time"));
                 let again = prune(&store, &at_once()).await.expect("pruning");
                 assert!(again.records > 0, "{again:?}");
                 let floor = store.standing().await.unwrap().floor;
                 let log = store.log(floor, 10_000).await.unwrap();
-                let report = match &store {
-                    AnyStore::Memory(memory) => verify(memory, clock.now(), &mut ()).await.unwrap(),
-                    AnyStore::Sqlite(_) => {
-                        let view = onceward_store::SqliteView::open(folder.file()).unwrap();
-                        verify(&view, clock.now(), &mut ()).await.unwrap()
-                    }
-                    AnyStore::Postgres(_) => {
-                        let view = PostgresView::open(&url).await.unwrap();
-                        verify(&view, clock.now(), &mut ()).await.unwrap()
-                    }
-                };
+                let report = looked(&store, &folder, &url, clock.now()).await;
                 assert!(report.is_clean(), "{report:#?}");
                 let beyond = report.pruned;
                 assert_eq!(beyond.records, pruned.records + again.records);
