@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration as Length;
 
 use onceward_core::decide::Call;
+use onceward_core::diagnostic::{File, Files};
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use onceward_engine::{PruneOptions, Pruned, Report, Retention, prune, verify};
@@ -12,7 +13,7 @@ use onceward_store::{
     AnyStore, Clock, MemoryStore, PostgresStore, PostgresView, SqliteStore, SqliteView, Store, StoreError,
 };
 use onceward_testkit::postgres::Server;
-use onceward_testkit::random::{Chance, seeds};
+use onceward_testkit::random::{Chance, Taste, lifecycles, seeds};
 use onceward_testkit::{user, worker};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -279,4 +280,50 @@ fn damage_stays() {
     let report = looked_through(&folder.file(), clock.now());
     let named: Vec<_> = report.differences.iter().map(|found| (found.table, found.column())).collect();
     assert_eq!(named, [("records", Some("fields"))], "{report:#?}");
+}
+
+/// Played at random, and pruned again and again meanwhile: clean each time. How many records went.
+fn pruned_while_played(files: &Files, seed: u64) -> u64 {
+    let _running = Running(seed);
+    let clock = Clock::manual(start());
+    let store = MemoryStore::new(clock.clone());
+    wait(async {
+        store.put_definitions(files).await.expect("sound files");
+        let (mut latest, mut records) = (start(), 0);
+        for part in played(files, seed, 200).chunks(50) {
+            latest = latest.max(carry_out(&store, part, seed).await);
+            clock.set(latest);
+            let pruned = prune(&store, &at_once()).await.expect("pruning");
+            assert!(pruned.damaged.is_empty(), "seed {seed}: {pruned:?}");
+            records += pruned.records;
+            let report = verify(&store, latest, &mut ()).await.expect("it can be read");
+            assert!(report.is_clean() && report.undecided == 0, "seed {seed}: {report:#?}");
+        }
+        records
+    })
+}
+
+/// INV-1, INV-3, INV-7: lifecycles that chance has written, pruned while they are played.
+#[test]
+fn random_lifecycles_are_pruned_clean() {
+    let (mut cases, mut records) = (0, 0);
+    for seed in seeds("verify pruned lifecycles", 12) {
+        let files = lifecycles(seed, Taste { wild: 0, ..Taste::default() }).into_iter();
+        let files = Files { files: files.map(|(name, text)| File { name, text: text.into() }).collect() };
+        if onceward_core::load(&files).is_ok() {
+            cases += 1;
+            records += pruned_while_played(&files, seed);
+        }
+    }
+    println!("{records} records pruned in {cases} cases");
+    assert!(cases > 0 && records > 0, "no case was sound");
+}
+
+/// INV-1, INV-3, INV-7: the same of the shipped systems and of the stores' own suite.
+#[test]
+fn shipped_systems_are_pruned_clean() {
+    for files in ["execution", "document", "image", "relay", "mesh"].map(system).iter().chain([&suite()]) {
+        let records: u64 = seeds("verify pruned systems", 2).iter().map(|seed| pruned_while_played(files, *seed)).sum();
+        println!("{}: {records} records pruned", files.files[0].name);
+    }
 }
