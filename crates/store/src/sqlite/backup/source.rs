@@ -13,7 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::BackupError;
 use crate::error::StoreError;
-use crate::sqlite::wal;
+use crate::sqlite::wal::{self, Mark};
 
 /// How long to wait for the writers' lock: an engine has it for the length of a batch.
 const BUSY: Duration = Duration::from_secs(10);
@@ -65,8 +65,8 @@ impl Source {
         wal::bytes(&self.wal)
     }
 
-    pub(super) fn wal_bytes_used(&self) -> Result<u64, BackupError> {
-        wal::bytes_used(&self.wal).map_err(|error| BackupError::File(self.wal.clone(), error))
+    pub(super) fn wal_mark(&self) -> Result<Mark, BackupError> {
+        Mark::of(&self.wal).map_err(|error| BackupError::File(self.wal.clone(), error))
     }
 
     /// Writers wait from here on.
