@@ -124,23 +124,26 @@ impl<'a> Rounds<'a> {
         Ok(before - self.left)
     }
 
-    /// The next pages that are not copied and stand side by side.
+    /// The next pages that are not copied, wherever they stand.
     fn piece(&mut self) -> Result<(), BackupError> {
         let page_size = self.source.page_size() as usize;
-        let is_left = |at: &usize| !self.copied[*at];
-        let Some(first) = (self.next..self.copied.len()).chain(0..self.next.min(self.copied.len())).find(is_left)
-        else {
-            return Ok(());
-        };
-        let most = (PIECE / page_size).max(1);
-        let count = (first..self.copied.len()).take(most).take_while(is_left).count();
-        let bytes = &mut self.buffer[..count * page_size];
-        let at = first as u64 * page_size as u64;
-        self.source.read(at, bytes)?;
-        self.part.write(at, bytes)?;
-        self.copied[first..first + count].fill(true);
-        self.left -= count;
-        self.next = first + count;
+        let mut room = (PIECE / page_size).max(1);
+        while room > 0 && self.left > 0 {
+            let is_left = |at: &usize| !self.copied[*at];
+            let Some(first) = (self.next..self.copied.len()).chain(0..self.next.min(self.copied.len())).find(is_left)
+            else {
+                return Ok(());
+            };
+            let count = (first..self.copied.len()).take(room).take_while(is_left).count();
+            let bytes = &mut self.buffer[..count * page_size];
+            let at = first as u64 * page_size as u64;
+            self.source.read(at, bytes)?;
+            self.part.write(at, bytes)?;
+            self.copied[first..first + count].fill(true);
+            self.left -= count;
+            self.next = first + count;
+            room -= count;
+        }
         Ok(())
     }
 }

@@ -23,6 +23,9 @@ const READERS: Duration = Duration::from_millis(50);
 
 const NAP: Duration = Duration::from_millis(2);
 
+/// Between two tries for the writers' lock.
+const MOMENT: Duration = Duration::from_micros(100);
+
 #[derive(Debug)]
 pub(super) struct Source {
     /// Keeps writers waiting while what they have written is noted and folded back.
@@ -52,6 +55,7 @@ impl Source {
             return Err(BackupError::NoWal(mode));
         }
         let page_size = gate.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(StoreError::from)?;
+        gate.busy_timeout(Duration::ZERO).map_err(StoreError::from)?;
         let file = kept(path).map_err(|error| BackupError::File(path.to_owned(), error))?;
         Ok(Self { gate, hold, file, path: path.to_owned(), wal: wal::path(path), page_size })
     }
@@ -69,9 +73,16 @@ impl Source {
         Mark::of(&self.wal).map_err(|error| BackupError::File(self.wal.clone(), error))
     }
 
-    /// Writers wait from here on.
+    /// Writers wait from here on. A busy engine lets go of their lock for moments only, which SQLite's own waiting, by steps of up
+    /// to a tenth of a second, would seldom meet; and all the while the last hold goes on.
     pub(super) fn close_gate(&self) -> Result<(), BackupError> {
-        Ok(self.gate.execute_batch("BEGIN IMMEDIATE").map_err(StoreError::from)?)
+        let since = Instant::now();
+        loop {
+            match self.gate.execute_batch("BEGIN IMMEDIATE").map_err(StoreError::from) {
+                Err(StoreError::Busy) if since.elapsed() < BUSY => std::thread::sleep(MOMENT),
+                closed => return Ok(closed?),
+            }
+        }
     }
 
     pub(super) fn open_gate(&self) -> Result<(), BackupError> {
