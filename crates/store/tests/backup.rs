@@ -77,6 +77,18 @@ fn a_copy_beside_a_busy_writer_comes_to_its_end() {
     assert_eq!(looked_at(&to).1, "ok");
 }
 
+/// What stands in the WAL from before is folded back once, and then does not count.
+#[test]
+fn an_idle_database_is_copied_in_few_holds() {
+    let mut growing = Growing::new();
+    for _ in 0..30 {
+        growing.write(MEGABYTE);
+    }
+    assert!(growing.wal_bytes() > 20 * MEGABYTE, "nothing was folded back yet");
+    let done = back_up(&growing.folder.file(), &growing.beside("copy.db"), &mut |_, _| ()).expect("a copy");
+    assert!(done.holds < 10 && done.pages_again == 0, "{done:?}");
+}
+
 /// Where somebody reads one old state all the while, nothing is copied until that ends; writers go on.
 #[test]
 fn an_old_snapshot_is_waited_for() {

@@ -36,7 +36,7 @@ fn a_file_is_opened_again() {
         let store = open(&folder).unwrap();
         assert_eq!(random::record(&store.record(task).await.unwrap().unwrap()), before);
         assert_eq!(store.log(0, 100).await.unwrap(), log);
-        assert_eq!(store.definitions().await.unwrap().number(), 4);
+        assert_eq!(store.definitions().await.unwrap().number(), 5);
         let mut driver = Driver::new(&store).await;
         driver.ok(&bob, Call::Commit { record: task, token, result: json!(1), finish: true }, start()).await;
         let query = LeaseQuery { lifecycles: vec!["suite.task".into()], now: start(), limit: 10 };

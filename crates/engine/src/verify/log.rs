@@ -181,6 +181,7 @@ impl<S: Scan> Verify<'_, S> {
             }
         }
         if is_whole {
+            self.scratch.words_before(first.entry.seq)?;
             self.decide_again(&group).await?;
         } else {
             self.report.pruned.undecided += 1;

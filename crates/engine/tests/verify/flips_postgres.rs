@@ -103,8 +103,10 @@ fn one_flipped_value_anywhere_in_postgresql_is_named() {
                     if matches!(how, Some("bounded" | "in part")) {
                         continue;
                     }
+                    // A row that counts nothing is as good as none, whatever it is called.
+                    let some = if table == "counts" { "WHERE count <> 0" } else { "" };
                     let sql = format!(
-                        "SELECT ctid::text, {column}::text FROM onceward.{table} ORDER BY {column} IS NULL, ctid"
+                        "SELECT ctid::text, {column}::text FROM onceward.{table} {some} ORDER BY {column} IS NULL, ctid"
                     );
                     let rows = client.query(&sql, &[]).await.unwrap();
                     assert!(!rows.is_empty(), "{table} is empty");

@@ -43,7 +43,9 @@ fn a_row_that_is_gone_is_missed() {
             assert_eq!(table.delete(&connection, row), 1, "{} {row:?}", table.name);
             drop(connection);
             let report = copy.verify();
-            assert!(names(&report, &table.name), "{} {row:?}: {:#?}", table.name, report.differences);
+            // The last entry of all is missed by the counter only.
+            let missed = names(&report, &table.name) || table.name == "history" && names(&report, "counter");
+            assert!(missed, "{} {row:?}: {:#?}", table.name, report.differences);
         }
     }
 }

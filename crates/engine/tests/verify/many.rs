@@ -4,11 +4,12 @@
 use std::time::Instant;
 
 use onceward_core::decide::{Call, Create};
-use onceward_engine::{Config, Engine, Submission, Wanted, verify};
+use onceward_engine::{Config, Engine, Submission, Wanted, prune, verify};
 use onceward_store::{Clock, SqliteStore, SqliteView};
 use onceward_testkit::{user, worker};
 use serde_json::{Map, json};
 
+use crate::pruned::at_once;
 use crate::stage::{Folder, system, wait};
 
 /// Kilobytes of this process that are in memory, now and at most.
@@ -76,5 +77,17 @@ fn many_jobs_in_little_memory() {
     });
     let (passed, work) = (before.elapsed(), (worked() - work) * 10);
     println!("{} entries in {passed:?}, {work} ms of work; {:?} KB now and at most", report.entries, memory());
+    assert!(report.is_clean(), "{report:#?}");
+    let (before, work) = (Instant::now(), worked());
+    let pruned = wait(async {
+        let store = SqliteStore::open(folder.file(), Clock::machine()).expect("nobody else has it");
+        prune(&store, &at_once()).await.expect("pruning")
+    });
+    let (passed, work) = (before.elapsed(), (worked() - work) * 10);
+    println!("{} jobs pruned in {passed:?}, half of it at rest, {work} ms of work; {:?} KB", pruned.records, memory());
+    let before = Instant::now();
+    let view = SqliteView::open(folder.file()).expect("it opens");
+    let report = wait(verify(&view, Clock::machine().now(), &mut ())).expect("it can be read");
+    println!("{} entries in {:?} after that: {:?}", report.entries, before.elapsed(), report.pruned);
     assert!(report.is_clean(), "{report:#?}");
 }

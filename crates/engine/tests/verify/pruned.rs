@@ -4,13 +4,16 @@ use std::sync::Mutex;
 use std::time::Duration as Length;
 
 use onceward_core::decide::Call;
+use onceward_core::diagnostic::{File, Files};
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
-use onceward_engine::{PruneOptions, Pruned, Retention, prune, verify};
+use onceward_engine::{PruneOptions, Pruned, Report, Retention, prune, verify};
 use onceward_store::scan::{Cursor, Learned, LogPage, Scan, ScanPage, Table};
-use onceward_store::{AnyStore, Clock, MemoryStore, PostgresStore, PostgresView, SqliteStore, Store, StoreError};
+use onceward_store::{
+    AnyStore, Clock, MemoryStore, PostgresStore, PostgresView, SqliteStore, SqliteView, Store, StoreError,
+};
 use onceward_testkit::postgres::Server;
-use onceward_testkit::random::{Chance, seeds};
+use onceward_testkit::random::{Chance, Taste, lifecycles, seeds};
 use onceward_testkit::{user, worker};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
@@ -65,6 +68,15 @@ pub(crate) async fn filled<S: Store>(store: &S, clock: &Clock, seed: u64, operat
     (ended.max(fill(store, seed, operations).await).max(clock.now()), pruned)
 }
 
+async fn looked(store: &AnyStore, folder: &Folder, url: &str, now: Time) -> Report {
+    let report = match store {
+        AnyStore::Memory(memory) => verify(memory, now, &mut ()).await,
+        AnyStore::Sqlite(_) => verify(&SqliteView::open(folder.file()).unwrap(), now, &mut ()).await,
+        AnyStore::Postgres(_) => verify(&PostgresView::open(url).await.unwrap(), now, &mut ()).await,
+    };
+    report.expect("it can be read")
+}
+
 /// The same on every store: what goes, what the log says of it, and that all of the rest is as the log says.
 #[test]
 fn what_is_left_is_clean_on_every_store() {
@@ -87,22 +99,16 @@ fn what_is_left_is_clean_on_every_store() {
                 };
                 let (latest, pruned) = filled(&store, &clock, seed, 40).await;
                 assert!(pruned.records > 20 && pruned.held > 0 && pruned.damaged.is_empty(), "{pruned:?}");
+                // What came after is decided again as it was.
+                let report = looked(&store, &folder, &url, latest).await;
+                assert!(report.is_clean() && report.decided > 100 && report.undecided == 0, "{report:#?}");
+                assert_eq!(report.pruned.records, pruned.records);
                 clock.set(latest.checked_add(Duration::from_secs(86_400)).expect("a time"));
                 let again = prune(&store, &at_once()).await.expect("pruning");
                 assert!(again.records > 0, "{again:?}");
                 let floor = store.standing().await.unwrap().floor;
                 let log = store.log(floor, 10_000).await.unwrap();
-                let report = match &store {
-                    AnyStore::Memory(memory) => verify(memory, clock.now(), &mut ()).await.unwrap(),
-                    AnyStore::Sqlite(_) => {
-                        let view = onceward_store::SqliteView::open(folder.file()).unwrap();
-                        verify(&view, clock.now(), &mut ()).await.unwrap()
-                    }
-                    AnyStore::Postgres(_) => {
-                        let view = PostgresView::open(&url).await.unwrap();
-                        verify(&view, clock.now(), &mut ()).await.unwrap()
-                    }
-                };
+                let report = looked(&store, &folder, &url, clock.now()).await;
                 assert!(report.is_clean(), "{report:#?}");
                 let beyond = report.pruned;
                 assert_eq!(beyond.records, pruned.records + again.records);
@@ -274,4 +280,50 @@ fn damage_stays() {
     let report = looked_through(&folder.file(), clock.now());
     let named: Vec<_> = report.differences.iter().map(|found| (found.table, found.column())).collect();
     assert_eq!(named, [("records", Some("fields"))], "{report:#?}");
+}
+
+/// Played at random, and pruned again and again meanwhile: clean each time. How many records went.
+fn pruned_while_played(files: &Files, seed: u64) -> u64 {
+    let _running = Running(seed);
+    let clock = Clock::manual(start());
+    let store = MemoryStore::new(clock.clone());
+    wait(async {
+        store.put_definitions(files).await.expect("sound files");
+        let (mut latest, mut records) = (start(), 0);
+        for part in played(files, seed, 200).chunks(50) {
+            latest = latest.max(carry_out(&store, part, seed).await);
+            clock.set(latest);
+            let pruned = prune(&store, &at_once()).await.expect("pruning");
+            assert!(pruned.damaged.is_empty(), "seed {seed}: {pruned:?}");
+            records += pruned.records;
+            let report = verify(&store, latest, &mut ()).await.expect("it can be read");
+            assert!(report.is_clean() && report.undecided == 0, "seed {seed}: {report:#?}");
+        }
+        records
+    })
+}
+
+/// INV-1, INV-3, INV-7: lifecycles that chance has written, pruned while they are played.
+#[test]
+fn random_lifecycles_are_pruned_clean() {
+    let (mut cases, mut records) = (0, 0);
+    for seed in seeds("verify pruned lifecycles", 12) {
+        let files = lifecycles(seed, Taste { wild: 0, ..Taste::default() }).into_iter();
+        let files = Files { files: files.map(|(name, text)| File { name, text: text.into() }).collect() };
+        if onceward_core::load(&files).is_ok() {
+            cases += 1;
+            records += pruned_while_played(&files, seed);
+        }
+    }
+    println!("{records} records pruned in {cases} cases");
+    assert!(cases > 0 && records > 0, "no case was sound");
+}
+
+/// INV-1, INV-3, INV-7: the same of the shipped systems and of the stores' own suite.
+#[test]
+fn shipped_systems_are_pruned_clean() {
+    for files in ["execution", "document", "image", "relay", "mesh"].map(system).iter().chain([&suite()]) {
+        let records: u64 = seeds("verify pruned systems", 2).iter().map(|seed| pruned_while_played(files, *seed)).sum();
+        println!("{}: {records} records pruned", files.files[0].name);
+    }
 }

@@ -71,9 +71,9 @@ impl Carry {
             taken: shares.into_iter().map(share).collect(),
             digest: sha.finalize().into(),
             uniques: sums.last_words(&freed),
-            accounts: sums.accounts.into_iter().filter(|(_, sum)| *sum != 0).map(|((a, n), sum)| (a, n, sum)).collect(),
+            // Accounts and counts that come to nothing too: their rows stay.
+            accounts: sums.accounts.into_iter().map(|((asset, name), sum)| (asset, name, sum)).collect(),
             holds: sums.holds.into_iter().filter(|(_, sum)| *sum != 0).collect(),
-            // Those that come to nothing too: their rows stay.
             counts: sums.counts.into_iter().collect(),
             links: sums.links.into_iter().collect(),
             places: sums.places,

@@ -124,7 +124,7 @@ impl Scratch {
     }
 
     /// What entries before this place said of keys, where they are gone.
-    pub(super) fn words_before(&mut self, place: u64) -> Result<(), StoreError> {
+    pub fn words_before(&mut self, place: u64) -> Result<(), StoreError> {
         if self.pruning.floor == 0 {
             return Ok(());
         }

@@ -25,19 +25,34 @@ pub(super) fn bytes(wal: &Path) -> u64 {
     std::fs::metadata(wal).map_or(0, |found| found.len())
 }
 
-/// How much of it is in use: the file keeps its length when the WAL starts again from its beginning.
-pub(super) fn bytes_used(wal: &Path) -> std::io::Result<u64> {
-    let Some(mut opened) = Opened::open(wal)? else { return Ok(0) };
-    let (mut used, mut beyond) = (0, opened.file.metadata()?.len() / opened.stride());
-    // Frames in use stand before all that are left over.
-    while used < beyond {
-        let middle = used + (beyond - used) / 2;
-        match opened.page(middle)? {
-            Some(_) => used = middle + 1,
-            None => beyond = middle,
+/// How far it is: which beginning it is on, and how much of it is in use. The file keeps its length when it starts again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    salt: [u8; 8],
+    bytes: u64,
+}
+
+impl Mark {
+    pub(super) fn of(wal: &Path) -> std::io::Result<Self> {
+        let Some(mut opened) = Opened::open(wal)? else { return Ok(Self::default()) };
+        let (mut used, mut beyond) = (0, opened.file.metadata()?.len() / opened.stride());
+        // Frames in use stand before all that are left over.
+        while used < beyond {
+            let middle = used + (beyond - used) / 2;
+            match opened.page(middle)? {
+                Some(_) => used = middle + 1,
+                None => beyond = middle,
+            }
         }
+        let mut salt = [0; 8];
+        salt.copy_from_slice(&opened.header[SALT]);
+        Ok(Self { salt, bytes: used * opened.stride() })
     }
-    Ok(HEADER as u64 + used * opened.stride())
+
+    /// What was written since an earlier mark, if it has started again once at most.
+    pub(super) fn since(&self, earlier: &Self) -> u64 {
+        if self.salt == earlier.salt { self.bytes.saturating_sub(earlier.bytes) } else { self.bytes }
+    }
 }
 
 /// The numbers of all pages that were written since the WAL last started from its beginning, perhaps more than once. Also those
@@ -111,11 +126,13 @@ mod tests {
         let found = pages(&wal).expect("a WAL");
         assert!([1, 2, 3].iter().all(|page| found.contains(page)), "{found:?}");
         let fold = |mode| connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get(0));
+        let before = Mark::of(&wal).expect("a WAL");
+        assert_eq!(before.since(&Mark::default()), bytes(&wal) - 32);
         assert_eq!(fold("RESTART"), Ok(0));
         connection.execute_batch("INSERT INTO b VALUES (1)").expect("a row");
         assert!(bytes(&wal) > 3 * 4_096, "what was there before is left behind it");
         assert_eq!(pages(&wal).expect("a WAL"), [3]);
-        assert_eq!(bytes_used(&wal).expect("a WAL"), 32 + 24 + 4_096);
+        assert_eq!(Mark::of(&wal).expect("a WAL").since(&before), 24 + 4_096);
         assert_eq!(fold("TRUNCATE"), Ok(0));
         assert_eq!(pages(&wal).expect("an empty file"), Vec::<u32>::new());
     }

@@ -5,18 +5,19 @@ use std::time::{Duration, Instant};
 use super::part::Part;
 use super::source::Source;
 use super::{Backup, BackupError};
+use crate::sqlite::wal::Mark;
 
 /// How long the file is held still at a time. What is written meanwhile stays in the WAL: at 100 MB a second, 20 MB.
 const HOLD: Duration = Duration::from_millis(200);
 
-/// A hold ends early when the WAL has come to this.
+/// A hold ends early when so much has come into the WAL.
 const WAL_BYTES: u64 = 16 << 20;
 
 /// Bytes that are read and written at a time; after each the two limits above are looked at.
 const PIECE: usize = 1 << 20;
 
-/// Writers that change pages as fast as they are copied wait for so long in each round: half as long as their patience in a busy
-/// engine, and a tenth of what SQLite has.
+/// Writers that change pages as fast as they are copied wait for so long in each round: a tenth of the patience that an engine's
+/// connection has.
 const STILL: Duration = Duration::from_millis(500);
 
 /// Between two tries to fold back a WAL that somebody reads an old state of, and how long that may go on.
@@ -32,18 +33,21 @@ pub(super) struct Rounds<'a> {
     /// Where to go on looking for pages that are not copied.
     next: usize,
     buffer: Vec<u8>,
+    /// How far the WAL was when the hold began.
+    mark: Mark,
     done: Backup,
 }
 
 impl<'a> Rounds<'a> {
     pub(super) fn new(source: &'a Source, part: &'a mut Part) -> Self {
         let done = Backup::default();
-        Self { source, part, copied: Vec::new(), left: 0, next: 0, buffer: vec![0; PIECE], done }
+        Self { source, part, copied: Vec::new(), left: 0, next: 0, buffer: vec![0; PIECE], mark: Mark::default(), done }
     }
 
     pub(super) fn run(mut self, watch: &mut dyn FnMut(u64, u64)) -> Result<Backup, BackupError> {
         // What was left at the last hold, and what it copied of that.
         let mut last: Option<(usize, usize)> = None;
+        let mut losses = 0;
         let mut held_up: Option<Instant> = None;
         loop {
             self.source.close_gate()?;
@@ -51,13 +55,16 @@ impl<'a> Rounds<'a> {
             self.note_changes()?;
             let pages = self.source.hold()?;
             let begun = Instant::now();
-            let mut copied = 0;
-            let mut left = 0;
+            let (mut left, mut copied) = (0, 0);
             if let Some(pages) = pages {
+                self.mark = self.source.wal_mark()?;
                 self.resize(pages as usize);
                 left = self.left;
                 // Hardly less is left than before: as much was written as was copied.
                 if last.is_some_and(|(left, copied)| self.left > left - copied / 4) {
+                    losses += 1;
+                }
+                if losses > 0 {
                     copied = self.copy(STILL, watch)?;
                 }
             }
@@ -72,7 +79,8 @@ impl<'a> Rounds<'a> {
                 continue;
             }
             held_up = None;
-            copied += self.copy(HOLD, watch)?;
+            // With every loss writers get half the time they had, until they have lost.
+            copied += self.copy(HOLD / (1 << losses.min(10)), watch)?;
             last = Some((left, copied));
             self.done.holds += 1;
             self.done.longest_hold = self.done.longest_hold.max(begun.elapsed());
@@ -109,30 +117,33 @@ impl<'a> Rounds<'a> {
             self.piece()?;
             watch((self.copied.len() - self.left) as u64, self.copied.len() as u64);
             self.done.wal_bytes = self.done.wal_bytes.max(self.source.wal_bytes());
-            if self.source.wal_bytes_used()? > WAL_BYTES {
+            if self.source.wal_mark()?.since(&self.mark) > WAL_BYTES {
                 break;
             }
         }
         Ok(before - self.left)
     }
 
-    /// The next pages that are not copied and stand side by side.
+    /// The next pages that are not copied, wherever they stand.
     fn piece(&mut self) -> Result<(), BackupError> {
         let page_size = self.source.page_size() as usize;
-        let is_left = |at: &usize| !self.copied[*at];
-        let Some(first) = (self.next..self.copied.len()).chain(0..self.next.min(self.copied.len())).find(is_left)
-        else {
-            return Ok(());
-        };
-        let most = (PIECE / page_size).max(1);
-        let count = (first..self.copied.len()).take(most).take_while(is_left).count();
-        let bytes = &mut self.buffer[..count * page_size];
-        let at = first as u64 * page_size as u64;
-        self.source.read(at, bytes)?;
-        self.part.write(at, bytes)?;
-        self.copied[first..first + count].fill(true);
-        self.left -= count;
-        self.next = first + count;
+        let mut room = (PIECE / page_size).max(1);
+        while room > 0 && self.left > 0 {
+            let is_left = |at: &usize| !self.copied[*at];
+            let Some(first) = (self.next..self.copied.len()).chain(0..self.next.min(self.copied.len())).find(is_left)
+            else {
+                return Ok(());
+            };
+            let count = (first..self.copied.len()).take(room).take_while(is_left).count();
+            let bytes = &mut self.buffer[..count * page_size];
+            let at = first as u64 * page_size as u64;
+            self.source.read(at, bytes)?;
+            self.part.write(at, bytes)?;
+            self.copied[first..first + count].fill(true);
+            self.left -= count;
+            self.next = first + count;
+            room -= count;
+        }
         Ok(())
     }
 }
