@@ -7,7 +7,7 @@ use onceward_core::decide::{Call, Create, ErrorReport};
 use onceward_core::record::{Actor, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_engine::{Answer, Config, Engine, EngineError, Submission};
+use onceward_engine::{Answer, Config, Engine, EngineError, PruneOptions, Retention, Submission};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use serde_json::{Map, json};
 
@@ -82,6 +82,12 @@ async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, Eng
         ["look", id] => {
             let found = engine.get(&ann, record(id)).await?;
             Ok(found.map_or_else(|| "nothing".to_owned(), |record| record.state_name().to_string()))
+        }
+        // Whatever has ended, at once.
+        ["prune"] => {
+            let retention = Retention { records: Some(std::time::Duration::ZERO), ..Retention::default() };
+            let options = PruneOptions { retention, ..PruneOptions::default() };
+            Ok(engine.prune(&options).await?.records.to_string())
         }
         _ => Ok("what?".to_owned()),
     }

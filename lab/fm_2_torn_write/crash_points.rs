@@ -14,10 +14,10 @@ use crate::stage::play::{Play, nothing, sqlite, wait};
 use crate::stage::process;
 
 /// What SQLite does to its WAL; by which of the two it syncs hangs on how it was built.
-const CALLS: [&str; 2] = ["pwrite64", "fsync,fdatasync"];
+pub(super) const CALLS: [&str; 2] = ["pwrite64", "fsync,fdatasync"];
 
 /// More than any operation makes.
-const MOST: usize = 500;
+pub(super) const MOST: usize = 500;
 
 /// A database in which one operation is about to happen.
 struct Scene {
@@ -107,7 +107,7 @@ async fn look(file: &Path) -> Result<usize, String> {
     whole(&store).await
 }
 
-fn tidy(file: &Path) {
+pub(super) fn tidy(file: &Path) {
     for suffix in ["", "-wal", "-shm", ".lock"] {
         let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
     }

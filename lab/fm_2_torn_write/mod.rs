@@ -1,2 +1,3 @@
 mod crash_points;
 mod messages;
+mod pruning;
