@@ -2,6 +2,8 @@
 
 mod desk;
 
+use std::process::Stdio;
+
 use desk::{folder, notes, onceward, text};
 use serde_json::Value;
 
@@ -27,6 +29,36 @@ fn a_copy_is_made_beside_the_engine_and_restored() {
     let verified = onceward(&folder, &["verify"]);
     assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
     assert!(text(&verified.stdout).starts_with("6 entries"), "{}", text(&verified.stdout));
+}
+
+/// Killed at any moment, also with the writers' lock in hand: the engine goes on, and the next backup writes over what is left.
+#[test]
+fn a_killed_backup_is_in_nobodys_way() {
+    let folder = folder("backup_killed");
+    let (runtime, engine) = notes(&folder);
+    let part = folder.join("copy.db.part");
+    let mut killed = 0;
+    for round in 0..20 {
+        let _ = std::fs::remove_file(&part);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_onceward"));
+        let mut child =
+            command.current_dir(&folder).args(["backup", "copy.db"]).stdout(Stdio::null()).spawn().expect("it runs");
+        while !part.exists() && child.try_wait().expect("a child").is_none() {
+            std::thread::yield_now();
+        }
+        // Not always at the same place.
+        (0..round * 40).for_each(|_| std::thread::yield_now());
+        child.kill().expect("killed, or done before");
+        killed += usize::from(!child.wait().expect("it ends").success());
+        desk::note(&runtime, &engine, "pepper");
+        let _ = std::fs::remove_file(folder.join("copy.db"));
+    }
+    println!("{killed} were killed in the middle");
+    let done = onceward(&folder, &["backup", "copy.db"]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains("up to place 23 of the log"), "{}", text(&done.stdout));
+    let verified = onceward(&folder, &["verify", "--db", "sqlite:copy.db"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
 }
 
 #[test]

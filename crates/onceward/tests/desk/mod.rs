@@ -43,15 +43,20 @@ pub(crate) fn notes(folder: &Path) -> (tokio::runtime::Runtime, Engine<SqliteSto
         let engine = Engine::open(store, Config::default());
         let files = Files { files: vec![File { name: "note.toml".to_owned(), text: NOTE.into() }] };
         engine.define(&files).await.expect("a sound file");
-        for text in ["milk", "bread", "salt"] {
-            let fields = Map::from_iter([("text".to_owned(), json!(text))]);
-            let create = Create { lifecycle: "desk.note".into(), id: None, owner: None, fields, payload: None };
-            let submission = Submission::new(&Actor::new("ann", &["producer"]), Call::Create(create));
-            engine.submit(submission).await.expect("a note");
-        }
         engine
     });
+    for text in ["milk", "bread", "salt"] {
+        note(&runtime, &engine, text);
+    }
     (runtime, engine)
+}
+
+/// One more.
+pub(crate) fn note(runtime: &tokio::runtime::Runtime, engine: &Engine<SqliteStore>, text: &str) {
+    let fields = Map::from_iter([("text".to_owned(), json!(text))]);
+    let create = Create { lifecycle: "desk.note".into(), id: None, owner: None, fields, payload: None };
+    let submission = Submission::new(&Actor::new("ann", &["producer"]), Call::Create(create));
+    runtime.block_on(engine.submit(submission)).expect("a note");
 }
 
 /// Run the program in a folder.
