@@ -61,8 +61,8 @@ const LOCK_ROWS: &str = "SELECT id, row, version, head, entry FROM onceward.reco
      WHERE row = ANY($1::bigint[]) ORDER BY row FOR NO KEY UPDATE";
 
 /// A heartbeat moves the end of a lease, raises no version, and locks the record: asked after the locks are held.
-const LEASES: &str = "SELECT e.record, e.expires_at FROM (SELECT unnest($1::bigint[]) AS r, unnest($2::bigint[]) AS t) k JOIN \
-     onceward.executions e ON e.record = k.r AND e.token = k.t";
+const LEASES: &str = "SELECT e.record, e.expires_at FROM (SELECT unnest($1::bigint[]) AS r, unnest($2::bigint[]) AS t) \
+     k JOIN onceward.executions e ON e.record = k.r AND e.token = k.t";
 
 /// The batch's own number, and one for each new record. Sequences stand outside of transactions: a number is never given
 /// twice, and some are lost.

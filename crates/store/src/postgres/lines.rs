@@ -23,8 +23,8 @@ const LINKED: &str = "UPDATE onceward.records r SET links = r.links + k.n \
 
 const WIND: &str = "INSERT INTO onceward.timers (due, record) SELECT unnest($1::bigint[]), unnest($2::bigint[])";
 
-const UNWIND: &str = "DELETE FROM onceward.timers t USING (SELECT unnest($1::bigint[]) AS d, unnest($2::bigint[]) AS r) k WHERE \
-     t.due = k.d AND t.record = k.r";
+const UNWIND: &str = "DELETE FROM onceward.timers t USING (SELECT unnest($1::bigint[]) AS d, \
+     unnest($2::bigint[]) AS r) k WHERE t.due = k.d AND t.record = k.r";
 
 const QUEUE: &str = "INSERT INTO onceward.queues (lifecycle, parts, created_at, id) \
      SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[])";
@@ -32,11 +32,13 @@ const QUEUE: &str = "INSERT INTO onceward.queues (lifecycle, parts, created_at, 
 const UNQUEUE: &str = "DELETE FROM onceward.queues q USING unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[]) \
      k(l, p, c, i) WHERE q.lifecycle = k.l AND q.parts = k.p AND q.created_at = k.c AND q.id = k.i";
 
-const READY: &str = "INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition, key) SELECT unnest($1::bigint[]), \
-     unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::text[])";
+const READY: &str = "INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition, key) \
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
+     unnest($5::bigint[]), unnest($6::text[])";
 
-const UNREADY: &str = "DELETE FROM onceward.ready w USING (SELECT unnest($1::bigint[]) AS l, unnest($2::bigint[]) AS k, \
-     unnest($3::bigint[]) AS r) k WHERE w.lifecycle = k.l AND w.rank = k.k AND w.record = k.r";
+const UNREADY: &str = "DELETE FROM onceward.ready w USING (SELECT unnest($1::bigint[]) AS l, \
+     unnest($2::bigint[]) AS k, unnest($3::bigint[]) AS r) k WHERE w.lifecycle = k.l AND w.rank = k.k AND \
+     w.record = k.r";
 
 const JOIN: &str = "INSERT INTO onceward.lanes (lifecycle, key, front, rank, record, ready_at, definition) \
      SELECT * FROM unnest($1::bigint[], $2::text[], $3::bool[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])";
