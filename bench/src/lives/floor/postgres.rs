@@ -75,12 +75,13 @@ const EFFECTS: &str = "INSERT INTO onceward.effects (record, execution, token, r
 
 const WIND: &str = "INSERT INTO onceward.timers (due, record) SELECT unnest($1::bigint[]), unnest($2::bigint[])";
 
-const UNWIND: &str = "DELETE FROM onceward.timers t USING (SELECT unnest($1::bigint[]) AS d, \
-     unnest($2::bigint[]) AS r) k WHERE t.due = k.d AND t.record = k.r";
+const UNWIND: &str = "DELETE FROM onceward.timers WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS d, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.timers WHERE due = k.d AND record = k.r OFFSET 0) x))";
 
-const UNREADY: &str = "DELETE FROM onceward.ready w USING (SELECT unnest($1::bigint[]) AS l, \
-     unnest($2::bigint[]) AS k, unnest($3::bigint[]) AS r) k WHERE w.lifecycle = k.l AND w.rank = k.k AND \
-     w.record = k.r";
+const UNREADY: &str = "DELETE FROM onceward.ready WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS l, unnest($2::bigint[]) AS k, unnest($3::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.ready WHERE lifecycle = k.l AND rank = k.k AND record = k.r OFFSET 0) x))";
 
 const END: &str = "SELECT one FROM onceward.log_end FOR UPDATE";
 
