@@ -117,7 +117,7 @@ pub(crate) fn statements(place: &Place, lives: usize) -> Done {
     let batches = engine.tally().batches - before.batches;
     println!(
         "the engine, {lives} lives in {batches} batches; microseconds a life:\n{}",
-        place.statements(&database, lives)
+        Place::statements(&database, lives)
     );
     let texts = place.texts(&runtime)?;
     let database = place.database("floor");
@@ -125,6 +125,6 @@ pub(crate) fn statements(place: &Place, lives: usize) -> Done {
     bare.lives(4_000, 1_000)?;
     place.count_anew(&database);
     bare.lives(i64::try_from(lives)?, 1_000)?;
-    println!("the floor:\n{}", place.statements(&database, lives));
+    println!("the floor:\n{}", Place::statements(&database, lives));
     Ok(())
 }
