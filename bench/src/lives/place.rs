@@ -157,7 +157,7 @@ impl Place {
     }
 
     /// What each statement has cost a life, the dearest first.
-    pub(crate) fn statements(&self, database: &str, lives: usize) -> String {
+    pub(crate) fn statements(database: &str, lives: usize) -> String {
         let sql = format!(
             "SELECT format('%8s calls %9s rows %8s us  %6s wal bytes  %s', calls, rows, \
              round((total_exec_time * 1000 / {lives})::numeric, 2), round(wal_bytes / {lives}), left(query, 100)) \

@@ -30,18 +30,18 @@ const PARTS: Parts = &[
     ("loads", "2 selects of the record with its execution, by id; 1 of the job to lease, from ready"),
 ];
 
-const HISTORY: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) SELECT unnest($1::bigint[]), \
-     unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::text[]), \
-     unnest($7::bytea[])";
+const HISTORY: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) \
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
+     unnest($5::bigint[]), unnest($6::text[]), unnest($7::bytea[])";
 
-const CREATE: &str = "INSERT INTO onceward.records (row, id, definition, state, version, owner, fields, attempt, created_at, \
-     updated_at, entered_at, hold, head, entry) SELECT k.row, k.id, 1, 0, 1, k.owner, k.fields, 0, k.at, k.at, \
-     k.at, 0, k.head, k.entry FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::uuid[]) AS id, \
-     unnest($3::text[]) AS owner, unnest($4::text[]) AS fields, unnest($5::bigint[]) AS at, unnest($6::bytea[]) AS \
-     head, unnest($7::bigint[]) AS entry) k";
+const CREATE: &str = "INSERT INTO onceward.records (row, id, definition, state, version, owner, fields, attempt, \
+     created_at, updated_at, entered_at, hold, head, entry) SELECT k.row, k.id, 1, 0, 1, k.owner, k.fields, 0, k.at, \
+     k.at, k.at, 0, k.head, k.entry FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::uuid[]) AS id, \
+     unnest($3::text[]) AS owner, unnest($4::text[]) AS fields, unnest($5::bigint[]) AS at, \
+     unnest($6::bytea[]) AS head, unnest($7::bigint[]) AS entry) k";
 
-const READY: &str = "INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition) SELECT 1, k.at, k.row, k.at, 1 \
-     FROM (SELECT unnest($1::bigint[]) AS at, unnest($2::bigint[]) AS row) k";
+const READY: &str = "INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition) \
+     SELECT 1, k.at, k.row, k.at, 1 FROM (SELECT unnest($1::bigint[]) AS at, unnest($2::bigint[]) AS row) k";
 
 const LOOK: &str = "SELECT w.rank, w.record, w.definition, w.key, r.id \
      FROM onceward.ready w JOIN onceward.records r ON r.row = w.record \
@@ -50,43 +50,46 @@ const LOOK: &str = "SELECT w.rank, w.record, w.definition, w.key, r.id \
 
 const LOAD: &str = "SELECT * FROM onceward.whole WHERE id = ANY($1::uuid[])";
 
-const LEASED: &str = "UPDATE onceward.records r SET state = 1, version = 2, fields = n.fields, attempt = 1, updated_at = n.at, \
-     started_at = n.at, entered_at = n.at, head = n.head, entry = n.entry FROM (SELECT unnest($1::bigint[]) AS \
-     row, unnest($2::text[]) AS fields, unnest($3::bigint[]) AS at, unnest($4::bytea[]) AS head, \
-     unnest($5::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = 1";
+const LEASED: &str = "UPDATE onceward.records r SET state = 1, version = 2, fields = n.fields, attempt = 1, \
+     updated_at = n.at, started_at = n.at, entered_at = n.at, head = n.head, entry = n.entry FROM (SELECT \
+     unnest($1::bigint[]) AS row, unnest($2::text[]) AS fields, unnest($3::bigint[]) AS at, \
+     unnest($4::bytea[]) AS head, unnest($5::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = 1";
 
-const DONE: &str = "UPDATE onceward.records r SET state = 2, version = 3, fields = n.fields, committed = 1, updated_at = n.at, \
-     finished_at = n.at, entered_at = n.at, head = n.head, entry = n.entry FROM (SELECT unnest($1::bigint[]) AS \
-     row, unnest($2::text[]) AS fields, unnest($3::bigint[]) AS at, unnest($4::bytea[]) AS head, \
-     unnest($5::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = 2";
+const DONE: &str = "UPDATE onceward.records r SET state = 2, version = 3, fields = n.fields, committed = 1, \
+     updated_at = n.at, finished_at = n.at, entered_at = n.at, head = n.head, entry = n.entry \
+     FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::text[]) AS fields, unnest($3::bigint[]) AS at, \
+     unnest($4::bytea[]) AS head, unnest($5::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = 2";
 
-const BEGIN_EXECUTION: &str = "INSERT INTO onceward.executions (record, token, id, worker, holder, status, leased_at, expires_at, \
-     started_at, finish_moves) SELECT k.row, 1, k.id, k.worker, k.worker, 1, k.at, k.at, k.at, false FROM (SELECT \
-     unnest($1::bigint[]) AS row, unnest($2::uuid[]) AS id, unnest($3::text[]) AS worker, unnest($4::bigint[]) AS \
-     at) k";
+const BEGIN_EXECUTION: &str = "INSERT INTO onceward.executions (record, token, id, worker, holder, status, leased_at, \
+     expires_at, started_at, finish_moves) SELECT k.row, 1, k.id, k.worker, k.worker, 1, k.at, k.at, k.at, false \
+     FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::uuid[]) AS id, unnest($3::text[]) AS worker, \
+     unnest($4::bigint[]) AS at) k";
 
 // A key's first column as a number in the text would have the planner begin at the wrong table.
 const END_EXECUTION: &str = "UPDATE onceward.executions e SET status = 3, expires_at = n.at, started_at = n.at, \
      finished_at = n.at FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::bigint[]) AS token, \
      unnest($3::bigint[]) AS at) n WHERE e.record = n.row AND e.token = n.token";
 
-const EFFECTS: &str = "INSERT INTO onceward.effects (record, execution, token, result) SELECT k.row, k.id, 1, k.result FROM (SELECT \
-     unnest($1::bigint[]) AS row, unnest($2::uuid[]) AS id, unnest($3::text[]) AS result) k";
+const EFFECTS: &str = "INSERT INTO onceward.effects (record, execution, token, result) SELECT k.row, k.id, 1, k.result \
+     FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::uuid[]) AS id, unnest($3::text[]) AS result) k";
 
 const WIND: &str = "INSERT INTO onceward.timers (due, record) SELECT unnest($1::bigint[]), unnest($2::bigint[])";
 
-const UNWIND: &str = "DELETE FROM onceward.timers t USING (SELECT unnest($1::bigint[]) AS d, unnest($2::bigint[]) AS r) k WHERE \
-     t.due = k.d AND t.record = k.r";
+const UNWIND: &str = "DELETE FROM onceward.timers WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS d, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.timers WHERE due = k.d AND record = k.r OFFSET 0) x))";
 
-const UNREADY: &str = "DELETE FROM onceward.ready w USING (SELECT unnest($1::bigint[]) AS l, unnest($2::bigint[]) AS k, \
-     unnest($3::bigint[]) AS r) k WHERE w.lifecycle = k.l AND w.rank = k.k AND w.record = k.r";
+const UNREADY: &str = "DELETE FROM onceward.ready WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS l, unnest($2::bigint[]) AS k, unnest($3::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.ready WHERE lifecycle = k.l AND rank = k.k AND record = k.r OFFSET 0) x))";
 
 const END: &str = "SELECT one FROM onceward.log_end FOR UPDATE";
 
 const PLACE: &str = "INSERT INTO onceward.batches (last, first, batch) \
      SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last";
 
-const TALLY: &str = "UPDATE onceward.tallies SET count = count + $2::bigint WHERE lifecycle = 1 AND owner = 'ann' AND state = $1";
+const TALLY: &str =
+    "UPDATE onceward.tallies SET count = count + $2::bigint WHERE lifecycle = 1 AND owner = 'ann' AND state = $1";
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -131,7 +134,14 @@ impl PostgresFloor {
             })?;
             let first = number << 40;
             let result = crate::engine::result().to_string();
-            lanes.push(Lane { wire: Wire::new(client), without, texts: texts.clone(), result, row: first, batch: first >> 20 });
+            lanes.push(Lane {
+                wire: Wire::new(client),
+                without,
+                texts: texts.clone(),
+                result,
+                row: first,
+                batch: first >> 20,
+            });
         }
         Ok(Self { runtime, lanes })
     }

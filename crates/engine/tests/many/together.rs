@@ -39,6 +39,21 @@ fn a_job_of_another_engine_wakes_a_worker() {
     });
 }
 
+/// A job that one engine leased is reported to another, which remembers it as it was when it was made.
+#[test]
+fn a_refusal_does_not_rest_on_memory() {
+    wait(async {
+        for _ in 0..3 {
+            let url = Server::shared().database();
+            let engines = engines(2, &url, &Clock::manual(start()), &unpolled()).await;
+            let id = job(&engines[0]).await;
+            let held =
+                engines[1].lease(&worker("bob"), &Wanted::one(JOB, "w")).await.unwrap().pop().expect("it is there");
+            engines[0].commit(&worker("bob"), id, held.token, json!(1), true).await.unwrap();
+        }
+    });
+}
+
 /// Leases that run out, seen by three engines at once: each is lost once.
 #[test]
 fn what_is_due_is_done_once() {

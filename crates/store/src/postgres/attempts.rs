@@ -11,19 +11,20 @@ use super::write::Writing;
 use crate::columns::{write_parts, write_status};
 use crate::error::StoreError;
 
-const BEGIN_EXECUTION: &str = "INSERT INTO onceward.executions (record, token, id, worker, holder, status, leased_at, expires_at, \
-     started_at, finished_at, abort_code, abort_retryable, finish_moves, key) SELECT unnest($1::bigint[]), \
+const BEGIN_EXECUTION: &str = "INSERT INTO onceward.executions (record, token, id, worker, holder, status, leased_at, \
+     expires_at, started_at, finished_at, abort_code, abort_retryable, finish_moves, key) SELECT unnest($1::bigint[]), \
      unnest($2::bigint[]), unnest($3::uuid[]), unnest($4::text[]), unnest($5::text[]), unnest($6::smallint[]), \
      unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]), unnest($11::text[]), \
      unnest($12::bool[]), unnest($13::bool[]), unnest($14::text[])";
 
-const CHANGE_EXECUTION: &str = "WITH changed AS (UPDATE onceward.executions e SET status = n.status, expires_at = n.expires_at, started_at = \
-     n.started_at, finished_at = n.finished_at, abort_code = n.abort_code, abort_retryable = n.abort_retryable, \
-     finish_moves = n.finish_moves, key = n.key FROM (SELECT unnest($1::bigint[]) AS record, unnest($2::bigint[]) \
-     AS token, unnest($3::smallint[]) AS status, unnest($4::bigint[]) AS expires_at, unnest($5::bigint[]) AS \
-     started_at, unnest($6::bigint[]) AS finished_at, unnest($7::text[]) AS abort_code, unnest($8::bool[]) AS \
-     abort_retryable, unnest($9::bool[]) AS finish_moves, unnest($10::text[]) AS key) n WHERE e.record = n.record \
-     AND e.token = n.token RETURNING 1) SELECT 1 / (count(*) = $11::bigint)::int FROM changed";
+const CHANGE_EXECUTION: &str = "WITH changed AS (UPDATE onceward.executions e SET status = n.status, \
+     expires_at = n.expires_at, started_at = n.started_at, finished_at = n.finished_at, abort_code = n.abort_code, \
+     abort_retryable = n.abort_retryable, finish_moves = n.finish_moves, key = n.key FROM (SELECT \
+     unnest($1::bigint[]) AS record, unnest($2::bigint[]) AS token, unnest($3::smallint[]) AS status, \
+     unnest($4::bigint[]) AS expires_at, unnest($5::bigint[]) AS started_at, unnest($6::bigint[]) AS finished_at, \
+     unnest($7::text[]) AS abort_code, unnest($8::bool[]) AS abort_retryable, unnest($9::bool[]) AS finish_moves, \
+     unnest($10::text[]) AS key) n WHERE e.record = n.record AND e.token = n.token RETURNING 1) \
+     SELECT 1 / (count(*) = $11::bigint)::int FROM changed";
 
 const EFFECTS: &str = "INSERT INTO onceward.effects (record, execution, token, result) SELECT unnest($1::bigint[]), \
      unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::text[])";

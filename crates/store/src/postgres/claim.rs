@@ -61,8 +61,8 @@ const LOCK_ROWS: &str = "SELECT id, row, version, head, entry FROM onceward.reco
      WHERE row = ANY($1::bigint[]) ORDER BY row FOR NO KEY UPDATE";
 
 /// A heartbeat moves the end of a lease, raises no version, and locks the record: asked after the locks are held.
-const LEASES: &str = "SELECT e.record, e.expires_at FROM (SELECT unnest($1::bigint[]) AS r, unnest($2::bigint[]) AS t) k JOIN \
-     onceward.executions e ON e.record = k.r AND e.token = k.t";
+const LEASES: &str = "SELECT e.record, e.expires_at FROM (SELECT unnest($1::bigint[]) AS r, unnest($2::bigint[]) AS t) \
+     k JOIN onceward.executions e ON e.record = k.r AND e.token = k.t";
 
 /// The batch's own number, and one for each new record. Sequences stand outside of transactions: a number is never given
 /// twice, and some are lost.
@@ -288,7 +288,9 @@ impl<'a> Ground<'a> {
             // One statement in either case: locks are taken in one order.
             asked.records = Some(match self.records.iter().map(stored).collect::<Option<Vec<i64>>>() {
                 Some(rows) => pipeline.add(LOCK_ROWS, vec![arg(rows)]),
-                None => pipeline.add(LOCK_RECORDS, vec![arg(self.records.iter().map(|id| id.0).collect::<Vec<Uuid>>())]),
+                None => {
+                    pipeline.add(LOCK_RECORDS, vec![arg(self.records.iter().map(|id| id.0).collect::<Vec<Uuid>>())])
+                }
             });
         }
         let (mut rows, mut tokens) = (Vec::new(), Vec::new());

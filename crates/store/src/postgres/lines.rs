@@ -11,6 +11,10 @@ use crate::error::StoreError;
 use crate::net::NetRecord;
 use crate::query::rank;
 
+// Rows that go are found first, each by its key, and then taken by where they stand. Joined at once, a table that was empty when
+// it was last counted would be read for each of them from end to end, however much stands in it by now. Nobody else moves
+// these rows: whoever does holds the record's lock, or the work key's.
+
 // A list may name one record twice; it is one link.
 const LINK: &str = "INSERT INTO onceward.links (target, lifecycle, field, source) \
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) ON CONFLICT DO NOTHING";
@@ -23,26 +27,32 @@ const LINKED: &str = "UPDATE onceward.records r SET links = r.links + k.n \
 
 const WIND: &str = "INSERT INTO onceward.timers (due, record) SELECT unnest($1::bigint[]), unnest($2::bigint[])";
 
-const UNWIND: &str = "DELETE FROM onceward.timers t USING (SELECT unnest($1::bigint[]) AS d, unnest($2::bigint[]) AS r) k WHERE \
-     t.due = k.d AND t.record = k.r";
+const UNWIND: &str = "DELETE FROM onceward.timers WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS d, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.timers WHERE due = k.d AND record = k.r OFFSET 0) x))";
 
 const QUEUE: &str = "INSERT INTO onceward.queues (lifecycle, parts, created_at, id) \
      SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[])";
 
-const UNQUEUE: &str = "DELETE FROM onceward.queues q USING unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[]) \
-     k(l, p, c, i) WHERE q.lifecycle = k.l AND q.parts = k.p AND q.created_at = k.c AND q.id = k.i";
+const UNQUEUE: &str = "DELETE FROM onceward.queues WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[]) k(l, p, c, i) CROSS JOIN LATERAL (SELECT ctid \
+     FROM onceward.queues WHERE lifecycle = k.l AND parts = k.p AND created_at = k.c AND id = k.i OFFSET 0) x))";
 
-const READY: &str = "INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition, key) SELECT unnest($1::bigint[]), \
-     unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::text[])";
+const READY: &str = "INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition, key) \
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
+     unnest($5::bigint[]), unnest($6::text[])";
 
-const UNREADY: &str = "DELETE FROM onceward.ready w USING (SELECT unnest($1::bigint[]) AS l, unnest($2::bigint[]) AS k, \
-     unnest($3::bigint[]) AS r) k WHERE w.lifecycle = k.l AND w.rank = k.k AND w.record = k.r";
+const UNREADY: &str = "DELETE FROM onceward.ready WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS l, unnest($2::bigint[]) AS k, unnest($3::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.ready WHERE lifecycle = k.l AND rank = k.k AND record = k.r OFFSET 0) x))";
 
 const JOIN: &str = "INSERT INTO onceward.lanes (lifecycle, key, front, rank, record, ready_at, definition) \
      SELECT * FROM unnest($1::bigint[], $2::text[], $3::bool[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])";
 
-const LEAVE: &str = "DELETE FROM onceward.lanes l USING unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) \
-     k(l, p, k, r) WHERE l.lifecycle = k.l AND l.key = k.p AND l.front IN (false, true) AND l.rank = k.k AND l.record = k.r";
+const LEAVE: &str = "DELETE FROM onceward.lanes WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) k(l, p, k, r) CROSS JOIN LATERAL (SELECT ctid \
+     FROM onceward.lanes WHERE lifecycle = k.l AND key = k.p AND front IN (false, true) AND rank = k.k AND record = k.r \
+     OFFSET 0) x))";
 
 /// Columns of rows that name a link: target, lifecycle, field, source.
 type Links = (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>);

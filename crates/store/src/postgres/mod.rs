@@ -114,7 +114,15 @@ impl PostgresStore {
         let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
         let known = RwLock::new(Arc::new(nothing));
-        let inner = Inner { pool, known, marks: Marks::default(), memory: Memory::default(), news, clock, sampled: Sampled::default() };
+        let inner = Inner {
+            pool,
+            known,
+            marks: Marks::default(),
+            memory: Memory::default(),
+            news,
+            clock,
+            sampled: Sampled::default(),
+        };
         inner.refresh().await?;
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -176,7 +184,7 @@ impl Inner {
 
 impl Store for PostgresStore {
     async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
-        self.inner.memory.tell(base, keys, self.inner.news.count());
+        self.inner.memory.tell(base, keys, self.inner.news.others());
         for round in 0.. {
             let known = self.inner.known();
             let mut pipeline = Pipeline::default();

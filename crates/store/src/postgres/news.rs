@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
@@ -22,6 +23,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct News {
     heard: watch::Receiver<u64>,
+    /// Words of other processes alone: `heard` is raised, too, where some may have been missed.
+    others: Arc<AtomicU64>,
     to_tell: Arc<Notify>,
     tasks: [JoinHandle<()>; 2],
 }
@@ -32,17 +35,23 @@ impl News {
         let (raise, heard) = watch::channel(0);
         let to_tell = Arc::new(Notify::new());
         let telling = tokio::spawn(tell(pool, Arc::clone(&to_tell), name.clone()));
-        let hearing = tokio::spawn(hear(config, name, raise));
-        Self { heard, to_tell, tasks: [telling, hearing] }
+        let others = Arc::new(AtomicU64::new(0));
+        let hearing = tokio::spawn(hear(config, name, raise, Arc::clone(&others)));
+        Self { heard, others, to_tell, tasks: [telling, hearing] }
     }
 
     pub(super) fn heard(&self) -> watch::Receiver<u64> {
         self.heard.clone()
     }
 
-    /// How many words were heard so far.
+    /// How often there may have been news so far.
     pub(super) fn count(&self) -> u64 {
         *self.heard.borrow()
+    }
+
+    /// How many words of others were heard so far.
+    pub(super) fn others(&self) -> u64 {
+        self.others.load(Ordering::Relaxed)
     }
 
     /// Something was written.
@@ -70,19 +79,19 @@ async fn tell(pool: Pool, to_tell: Arc<Notify>, name: String) {
     }
 }
 
-async fn hear((config, tls): (Config, Tls), name: String, raise: watch::Sender<u64>) {
+async fn hear((config, tls): (Config, Tls), name: String, raise: watch::Sender<u64>, others: Arc<AtomicU64>) {
     loop {
-        let _ = listen(&config, tls.clone(), &name, &raise).await;
+        let _ = listen((&config, tls.clone()), &name, &raise, &others).await;
         tokio::time::sleep(AGAIN).await;
     }
 }
 
 /// Listen until the connection ends.
 async fn listen(
-    config: &Config,
-    tls: Tls,
+    (config, tls): (&Config, Tls),
     name: &str,
     raise: &watch::Sender<u64>,
+    others: &AtomicU64,
 ) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = config.connect(tls).await?;
     let (forward, mut words) = mpsc::unbounded_channel();
@@ -100,6 +109,7 @@ async fn listen(
     raise.send_modify(|count| *count += 1);
     while let Some(word) = words.recv().await {
         if word != name {
+            others.fetch_add(1, Ordering::Relaxed);
             raise.send_modify(|count| *count += 1);
         }
     }

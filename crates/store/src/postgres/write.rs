@@ -24,28 +24,29 @@ const ENTRIES: usize = 1 << 20;
 
 // A statement that must change as many rows as it names divides by zero where it does not: it is sent together with the
 // commit, and must stop it.
-pub(super) const HISTORY: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) SELECT unnest($1::bigint[]), \
-     unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::text[]), \
-     unnest($7::bytea[])";
+pub(super) const HISTORY: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) \
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
+     unnest($5::bigint[]), unnest($6::text[]), unnest($7::bytea[])";
 
-const CREATE: &str = "INSERT INTO onceward.records (row, id, definition, state, version, owner, fields, attempt, created_at, \
-     updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, \
-     head, entry) SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::smallint[]), \
-     unnest($5::bigint[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bigint[]), unnest($9::bigint[]), \
-     unnest($10::bigint[]), unnest($11::bigint[]), unnest($12::bigint[]), unnest($13::bigint[]), \
-     unnest($14::bigint[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::bytea[]), \
-     unnest($18::bigint[]), unnest($19::text[]), unnest($20::bytea[]), unnest($21::bigint[])";
+const CREATE: &str = "INSERT INTO onceward.records (row, id, definition, state, version, owner, fields, attempt, \
+     created_at, updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, \
+     stuck, head, entry) SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::bigint[]), \
+     unnest($4::smallint[]), unnest($5::bigint[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bigint[]), \
+     unnest($9::bigint[]), unnest($10::bigint[]), unnest($11::bigint[]), unnest($12::bigint[]), unnest($13::bigint[]), \
+     unnest($14::bigint[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::bytea[]), unnest($18::bigint[]), \
+     unnest($19::text[]), unnest($20::bytea[]), unnest($21::bigint[])";
 
-const CHANGE: &str = "WITH changed AS (UPDATE onceward.records r SET state = n.state, version = n.version, fields = n.fields, \
-     attempt = n.attempt, updated_at = n.updated_at, started_at = n.started_at, finished_at = n.finished_at, \
-     entered_at = n.entered_at, hold = n.hold, timers = n.timers, committed = n.committed, stuck = n.stuck, head = \
-     n.head, entry = n.entry FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::bigint[]) AS was, \
-     unnest($3::smallint[]) AS state, unnest($4::bigint[]) AS version, unnest($5::text[]) AS fields, \
-     unnest($6::bigint[]) AS attempt, unnest($7::bigint[]) AS updated_at, unnest($8::bigint[]) AS started_at, \
-     unnest($9::bigint[]) AS finished_at, unnest($10::bigint[]) AS entered_at, unnest($11::bigint[]) AS hold, \
-     unnest($12::text[]) AS timers, unnest($13::bigint[]) AS committed, unnest($14::text[]) AS stuck, \
-     unnest($15::bytea[]) AS head, unnest($16::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = n.was \
-     RETURNING 1) SELECT 1 / (count(*) = $17::bigint)::int FROM changed";
+const CHANGE: &str = "WITH changed AS (UPDATE onceward.records r SET state = n.state, version = n.version, \
+     fields = n.fields, attempt = n.attempt, updated_at = n.updated_at, started_at = n.started_at, \
+     finished_at = n.finished_at, entered_at = n.entered_at, hold = n.hold, timers = n.timers, \
+     committed = n.committed, stuck = n.stuck, head = n.head, entry = n.entry FROM (SELECT \
+     unnest($1::bigint[]) AS row, unnest($2::bigint[]) AS was, unnest($3::smallint[]) AS state, \
+     unnest($4::bigint[]) AS version, unnest($5::text[]) AS fields, unnest($6::bigint[]) AS attempt, \
+     unnest($7::bigint[]) AS updated_at, unnest($8::bigint[]) AS started_at, unnest($9::bigint[]) AS finished_at, \
+     unnest($10::bigint[]) AS entered_at, unnest($11::bigint[]) AS hold, unnest($12::text[]) AS timers, \
+     unnest($13::bigint[]) AS committed, unnest($14::text[]) AS stuck, unnest($15::bytea[]) AS head, \
+     unnest($16::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = n.was RETURNING 1) \
+     SELECT 1 / (count(*) = $17::bigint)::int FROM changed";
 
 const RELEASE: &str = "DELETE FROM onceward.uniques u USING unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
      WHERE u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p";
