@@ -127,18 +127,15 @@ fn play(binary: &Binary, names: &[&str], variable: Option<(&str, &str)>) -> Resu
     let output = BufReader::new(child.stdout.take().context("its output is a pipe")?);
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
-    let (mut passed, mut printed, mut reader) = (BTreeMap::new(), String::new(), Reader::default());
+    let (mut passed, mut printed) = (BTreeMap::new(), String::new());
     let (began, mut last) = (Instant::now(), Instant::now());
     loop {
         match told.recv_timeout(LOOK) {
             Ok(line) => {
-                if let Some(name) = reader.passed_test(&line) {
-                    passed.insert(name, last.elapsed());
+                if let Some(name) = passed_test(&line) {
+                    passed.insert(name.to_owned(), last.elapsed());
                 }
-                // The word that a test is slow is not its end.
-                if reader.slow.is_none() {
-                    last = Instant::now();
-                }
+                last = Instant::now();
                 printed += &line;
                 printed.push('\n');
             }
@@ -156,57 +153,23 @@ fn play(binary: &Binary, names: &[&str], variable: Option<(&str, &str)>) -> Resu
     Ok(Played { passed, printed })
 }
 
-/// Reads what a test program prints, line by line.
-#[derive(Default)]
-struct Reader {
-    /// A test that the program has called slow, in the middle of its line; the verdict follows on a line of its own.
-    slow: Option<String>,
-}
-
-impl Reader {
-    /// `test a::b ... ok`, `test a::b - should panic ... ok`; an ignored test has noticed nothing either.
-    fn passed_test(&mut self, line: &str) -> Option<String> {
-        let (name, verdict) =
-            match (self.slow.take(), line.strip_prefix("test ").and_then(|line| line.split_once(" ... "))) {
-                (_, Some((name, verdict))) => (name.to_owned(), verdict),
-                (Some(name), None) => (name, line),
-                (None, None) => return None,
-            };
-        if verdict.contains(" has been running for over ") {
-            self.slow = Some(name);
-            return None;
-        }
-        let passed = verdict == "ok" || verdict.starts_with("ignored");
-        passed.then(|| name.strip_suffix(" - should panic").unwrap_or(&name).to_owned())
-    }
+/// `test a::b ... ok`, `test a::b - should panic ... ok`; an ignored test has noticed nothing either.
+fn passed_test(line: &str) -> Option<&str> {
+    let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let name = name.strip_suffix(" - should panic").unwrap_or(name);
+    (verdict == "ok" || verdict.starts_with("ignored")).then_some(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::passed_test;
 
     #[test]
     fn verdicts_are_read() {
-        let read = |line: &str| Reader::default().passed_test(line);
-        assert_eq!(read("test a::b ... ok").as_deref(), Some("a::b"));
-        assert_eq!(read("test a::b - should panic ... ok").as_deref(), Some("a::b"));
-        assert_eq!(read("test a::b ... ignored, slow").as_deref(), Some("a::b"));
-        assert_eq!(read("test a::b ... FAILED"), None);
-        assert_eq!(read("test result: ok. 1 passed"), None);
-        assert_eq!(read("ok"), None);
-    }
-
-    #[test]
-    fn a_slow_test_has_its_verdict_on_a_line_of_its_own() {
-        let verdict = |second: &str| {
-            let mut reader = Reader::default();
-            assert_eq!(reader.passed_test("test a ... test a has been running for over 60 seconds"), None);
-            let found = reader.passed_test(second);
-            assert_eq!(reader.passed_test("ok"), None);
-            found
-        };
-        assert_eq!(verdict("ok").as_deref(), Some("a"));
-        assert_eq!(verdict("FAILED"), None);
-        assert_eq!(verdict("test b ... ok").as_deref(), Some("b"));
+        assert_eq!(passed_test("test a::b ... ok"), Some("a::b"));
+        assert_eq!(passed_test("test a::b - should panic ... ok"), Some("a::b"));
+        assert_eq!(passed_test("test a::b ... ignored, slow"), Some("a::b"));
+        assert_eq!(passed_test("test a::b ... FAILED"), None);
+        assert_eq!(passed_test("test result: ok. 1 passed"), None);
     }
 }
