@@ -31,10 +31,14 @@ pub fn edit_is_made(number: u32) -> bool {
 
 const CORE: &str = "crates/core/src/lib.rs";
 
-/// The copy's own crates are built without debug information. That is quicker, and it gives them names of their own in the
-/// folder that they share with the repository's: cargo tells two crates of one name and place apart by how they are built.
-const PROFILE: (&str, &str, &str) =
-    ("Cargo.toml", "[profile.dev]\ndebug = \"line-tables-only\"", "[profile.dev]\ndebug = false");
+const MANIFEST: &str = "Cargo.toml";
+
+/// Cargo knows a crate by its name, its place in its workspace and how it is built, and the copy shares a folder with the
+/// repository. So the copy's core is built a little differently, and with it all that rests on core has a name of its own.
+const OWN_WAY: &str = "\n[profile.dev.package.onceward-core]\ncodegen-units = 255\n";
+
+/// What only people need is left out.
+const DEBUG: (&str, &str) = ("[profile.dev]\ndebug = \"line-tables-only\"", "[profile.dev]\ndebug = false");
 
 /// Something that rules live in, and the edit that takes it away.
 pub(crate) struct Removal {
@@ -78,12 +82,7 @@ impl Copy {
             None => source(CORE)?,
         };
         edited.insert(CORE.to_owned(), core + guards::QUESTION + QUESTION);
-        let (manifest, find, replace) = PROFILE;
-        let own = source(manifest)?.replacen(find, replace, 1);
-        if own == source(manifest)? {
-            bail!("{manifest} no longer says `{find}`: the copy must be built in another way than the repository");
-        }
-        edited.insert(manifest.to_owned(), own);
+        edited.insert(MANIFEST.to_owned(), source(MANIFEST)?.replacen(DEBUG.0, DEBUG.1, 1) + OWN_WAY);
         Ok(Self { removals, alone, edited })
     }
 

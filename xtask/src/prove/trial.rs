@@ -49,13 +49,20 @@ impl<'a> Trials<'a> {
         let groups: Vec<(usize, Vec<String>)> = by_binary.into_iter().collect();
         let passed = at_once(&groups, |(binary, names)| {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            Ok((*binary, passed(&binaries[*binary], &names, None)?))
+            Ok((*binary, play(&binaries[*binary], &names, None)?))
         })?;
-        let passed: BTreeMap<usize, BTreeMap<String, Duration>> = passed.into_iter().collect();
+        let passed: BTreeMap<usize, Played> = passed.into_iter().collect();
         for (test, known) in &mut known {
-            match passed.get(&known.binary).and_then(|passed| passed.get(&known.name)) {
+            let played = passed.get(&known.binary).context("every program was run")?;
+            match played.passed.get(&known.name) {
                 Some(took) => known.took = *took,
-                None => bail!("{}:{} `{}` fails with nothing taken away", test.path, test.line, test.name),
+                None => bail!(
+                    "{}:{} `{}` fails with nothing taken away:\n{}",
+                    test.path,
+                    test.line,
+                    test.name,
+                    played.printed
+                ),
             }
         }
         Ok(Self { binaries, known })
@@ -92,7 +99,7 @@ impl<'a> Trials<'a> {
             if open.is_empty() {
                 continue;
             }
-            if passed(&self.binaries[known.binary], &[&known.name], variable)?.is_empty() {
+            if play(&self.binaries[known.binary], &[&known.name], variable)?.passed.is_empty() {
                 noticed.extend(open.into_iter().map(|rule| (rule.clone(), test.name.clone())));
             }
         }
@@ -100,8 +107,15 @@ impl<'a> Trials<'a> {
     }
 }
 
-/// The tests among these that pass, and how long each took.
-fn passed(binary: &Binary, names: &[&str], variable: Option<(&str, &str)>) -> Result<BTreeMap<String, Duration>> {
+/// What came of some tests of a program.
+struct Played {
+    /// Those that pass, and how long each took.
+    passed: BTreeMap<String, Duration>,
+    printed: String,
+}
+
+/// Runs these tests one after the other.
+fn play(binary: &Binary, names: &[&str], variable: Option<(&str, &str)>) -> Result<Played> {
     let mut command = shell::command(&binary.executable.to_string_lossy());
     command.current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package).env("RUST_BACKTRACE", "0");
     command.args(["--exact", "--test-threads=1"]).args(names);
@@ -110,10 +124,10 @@ fn passed(binary: &Binary, names: &[&str], variable: Option<(&str, &str)>) -> Re
         command.env(key, value);
     }
     let mut child = command.spawn().with_context(|| format!("cannot run {}", binary.executable.display()))?;
-    let printed = BufReader::new(child.stdout.take().context("its output is a pipe")?);
+    let output = BufReader::new(child.stdout.take().context("its output is a pipe")?);
     let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || printed.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
-    let mut passed = BTreeMap::new();
+    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    let (mut passed, mut printed) = (BTreeMap::new(), String::new());
     let (began, mut last) = (Instant::now(), Instant::now());
     loop {
         match told.recv_timeout(LOOK) {
@@ -122,6 +136,8 @@ fn passed(binary: &Binary, names: &[&str], variable: Option<(&str, &str)>) -> Re
                     passed.insert(name.to_owned(), last.elapsed());
                 }
                 last = Instant::now();
+                printed += &line;
+                printed.push('\n');
             }
             Err(RecvTimeoutError::Disconnected) => break,
             // What a test has started may outlive it and hold the other end of the pipe.
@@ -134,7 +150,7 @@ fn passed(binary: &Binary, names: &[&str], variable: Option<(&str, &str)>) -> Re
         }
     }
     child.wait()?;
-    Ok(passed)
+    Ok(Played { passed, printed })
 }
 
 /// `test a::b ... ok`, `test a::b - should panic ... ok`; an ignored test has noticed nothing either.
@@ -146,7 +162,7 @@ fn passed_test(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::passed_test;
 
     #[test]
     fn verdicts_are_read() {
