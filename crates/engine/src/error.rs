@@ -92,6 +92,30 @@ impl EngineError {
         }
     }
 
+    /// Whether the same may be taken when it is tried again, though nobody changes it or the record meanwhile.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Overloaded { .. } | Self::KeyRunning | Self::Contended | Self::NoChance(_) => true,
+            Self::Store(error) => matches!(
+                **error,
+                StoreError::Busy
+                    | StoreError::Full
+                    | StoreError::ReadOnly(_)
+                    | StoreError::Unavailable(_)
+                    | StoreError::Locked { .. }
+            ),
+            Self::Refused(_)
+            | Self::BatchTooLarge { .. }
+            | Self::TooLarge { .. }
+            | Self::BadContent
+            | Self::BadKey
+            | Self::KeyReused
+            | Self::Undecided
+            | Self::Closed
+            | Self::Pruned { .. } => false,
+        }
+    }
+
     /// The lifecycle's own answer, where it was one.
     pub fn refusal(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }
