@@ -260,13 +260,13 @@ async fn one<S, R, F>(
     };
     let (stop, stopped) = watch::channel(*heard.borrow_and_update() != Phase::Working);
     let job = Job { record: held.record, token, payload, stop: stopped };
-    // In a task of its own: one that panics has its failure reported.
-    let mut task = OnDrop(tokio::spawn(run(job)));
-    let mut asked_to_stop = false;
+    // In a task of its own, and called there: one that panics has its failure reported.
+    let mut task = OnDrop(tokio::spawn(async move { run(job).await }));
+    let (mut asked_to_stop, mut pause) = (false, beat);
     let call = loop {
         let next = tokio::select! {
             ended = &mut task => Next::Ended(ended),
-            () = tokio::time::sleep(beat) => Next::Beat,
+            () = tokio::time::sleep(pause) => Next::Beat,
             changed = heard.changed() => {
                 // Its sender lives as long as the task that spawned this one.
                 if changed.is_err() { Next::Beat } else { Next::Phase }
@@ -289,6 +289,7 @@ async fn one<S, R, F>(
                 // Asked before, and still there.
                 Ok(true) if asked_to_stop => break Call::Yield { record: id, token },
                 Ok(says_stop) => {
+                    pause = beat;
                     asked_to_stop |= says_stop;
                     if says_stop {
                         stop.send_replace(true);
@@ -296,7 +297,9 @@ async fn one<S, R, F>(
                 }
                 // The lease is lost: whatever it still does comes to nothing.
                 Err(EngineError::Refused(_) | EngineError::Closed) => return,
-                Err(_) => {}
+                // Not a whole beat later: two of those, and the lease has run out.
+                Err(EngineError::Overloaded { retry_after }) => pause = retry_after.min(beat),
+                Err(error) => pause = if error.may_pass() { AGAIN.min(beat) } else { beat },
             },
         }
     };

@@ -1,6 +1,6 @@
 //! Workers inside the process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onceward_core::decide::{Call, ErrorReport};
@@ -101,6 +101,57 @@ fn what_is_never_taken_fails_its_job() {
         assert_eq!(last_error(&*until(&engine, rude, in_state("failed")).await), "store");
         assert_eq!(last_error(&*until(&engine, wordy, in_state("failed")).await), "wordy");
         tokio::time::timeout(LONG, engine.close()).await.expect("in time");
+    });
+}
+
+/// A closure that panics before it comes to its future fails its job like any other.
+#[test]
+fn a_panic_at_once_is_reported() {
+    wait(async {
+        let engine = open(MemoryStore::new(Clock::manual(start())), unpolled()).await;
+        let id = errand(&engine, "stumble").await;
+        engine.work(Working::on(ERRAND), |job: Job| {
+            assert_ne!(job.token, Token(1), "over a stone");
+            async { Ok(json!({ "said": "ouch" })) }
+        });
+        let stumbled = until(&engine, id, in_state("done")).await;
+        assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("panicked")));
+        engine.close().await;
+    });
+}
+
+/// A heartbeat that finds no room is tried again soon enough to keep the lease.
+#[test]
+fn a_heartbeat_that_finds_no_database_is_tried_again() {
+    wait(async {
+        let beats = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&beats);
+        let busy = move |batch: &Batch| {
+            let beat = |write: &Write| matches!(write.operation.call, Call::Heartbeat { .. });
+            if !batch.writes.iter().any(beat) {
+                return None;
+            }
+            let mut told = told.lock().unwrap();
+            told.push(tokio::time::Instant::now());
+            (told.len() < 3).then_some(Err(StoreError::Busy))
+        };
+        let store = Troubled::new(MemoryStore::new(Clock::manual(start())), busy);
+        let engine = open(store, Config { grace: Duration::ZERO, ..unpolled() }).await;
+        errand(&engine, "wait").await;
+        // A beat of a second: two that fail, each tried again a whole one later, and the lease is gone.
+        let lease = Some(Span::from_millis(3_000));
+        engine.work(Working { lease, ..Working::on(ERRAND) }, |_: Job| std::future::pending());
+        let three = async {
+            loop {
+                if let [first, _, third, ..] = beats.lock().unwrap()[..] {
+                    return third - first;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let took = tokio::time::timeout(LONG, three).await.expect("in time");
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        engine.close().await;
     });
 }
 
