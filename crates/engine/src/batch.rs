@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use onceward_core::decide::Question;
-use onceward_store::{Batch, Outcome, Save, Store, StoreError, Write};
+use onceward_store::{Batch, Outcome, Save, Store, Write};
 
 use crate::checks;
 use crate::deciding::{Decided, Hints, decide_all};
@@ -122,37 +122,30 @@ async fn settle<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<Reque
     // The first to do stands last.
     let mut chunks = vec![Chunk { requests, losses: 0, hints: Hints::default() }];
     while let Some(mut chunk) = chunks.pop() {
-        let (replies, save, hints) = match attempt(shared, &mut chunk).await {
-            Ok(attempted) => attempted,
-            Err(error) => {
-                chunk.fail(&error);
-                continue;
-            }
-        };
+        let attempted = attempt(shared, &mut chunk).await;
         let alone = chunk.requests.len() < 2;
-        match save {
-            Ok(Save::Saved { .. }) => {
+        match attempted {
+            Ok((replies, Save::Saved { .. }, _)) => {
                 for (request, reply) in chunk.requests.into_iter().zip(replies) {
                     request.answer(reply);
                 }
             }
-            Ok(Save::Conflict(_)) if alone && chunk.losses >= PATIENCE => chunk.fail(&EngineError::Contended),
-            Ok(Save::Conflict(_)) if alone || chunk.losses < LOSSES => {
+            Ok((_, Save::Conflict(_), _)) if alone && chunk.losses >= PATIENCE => chunk.fail(&EngineError::Contended),
+            Ok((_, Save::Conflict(_), hints)) if alone || chunk.losses < LOSSES => {
                 let losses = chunk.losses + 1;
                 chunks.push(Chunk { losses, hints, ..chunk });
             }
-            // One that the database will not have is found by halving, and fails alone.
-            Ok(Save::Conflict(_)) | Err(StoreError::Rejected(_)) if !alone => {
+            // One that cannot be read, or that the database will not have, is found by halving too, and fails alone.
+            Err(error) if alone || !error.may_be_of_one() => chunk.fail(&error),
+            Ok((_, Save::Conflict(_), _)) | Err(_) => {
                 let [first, second] = chunk.halves();
                 chunks.extend([second, first]);
             }
-            Ok(Save::Conflict(_)) => chunk.fail(&EngineError::Contended),
-            Err(error) => chunk.fail(&error.into()),
         }
     }
 }
 
-type Attempted = (Vec<Reply>, Result<Save, StoreError>, Hints);
+type Attempted = (Vec<Reply>, Save, Hints);
 
 /// Decide and save once. Those that must ask the outside first leave the chunk.
 async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk) -> Result<Attempted, EngineError> {
@@ -169,24 +162,26 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
     let (base, batch) = (Arc::new(base), Arc::new(Batch { writes, now, catalog: catalog.number() }));
     if is_nothing(&batch.writes) {
         shared.counted.untold(spent.untold);
-        return Ok((replies, Ok(Save::Saved { first: 1, last: 0 }), Hints::default()));
+        return Ok((replies, Save::Saved { first: 1, last: 0 }, Hints::default()));
     }
-    let save = store.save(&base, &batch).await;
+    let save = match store.save(&base, &batch).await {
+        Ok(save) => save,
+        Err(error) => {
+            shared.trail.give_back(spent);
+            return Err(error.into());
+        }
+    };
     let hints = match &save {
-        Ok(Save::Saved { last, .. }) => {
+        Save::Saved { last, .. } => {
             shared.counted.saved(batch.writes.len());
             shared.counted.untold(spent.untold);
             shared.signals.saved(&batch.writes, *last, now);
             Hints::default()
         }
-        Ok(Save::Conflict(conflict)) => {
+        Save::Conflict(conflict) => {
             shared.counted.conflict();
             shared.trail.give_back(spent);
             Hints { keys: base.keys(), answered: conflict.requests.clone() }
-        }
-        Err(_) => {
-            shared.trail.give_back(spent);
-            Hints::default()
         }
     };
     Ok((replies, save, hints))

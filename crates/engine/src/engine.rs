@@ -20,6 +20,7 @@ use crate::queue::{Answer, Queue, Submission};
 use crate::shared::{Counted, Shared, Tally};
 use crate::signals::Signals;
 use crate::stream::LogStream;
+use crate::timers::SetAside;
 use crate::trail::Trail;
 use crate::working::Worker;
 use crate::{batch, elsewhere, inbox, prune, timers};
@@ -63,7 +64,8 @@ impl<S: Store + 'static> Engine<S> {
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, asking });
+        let set_aside = SetAside::default();
+        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, set_aside, asking });
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));

@@ -116,6 +116,20 @@ impl EngineError {
         }
     }
 
+    /// Whether it may lie in a single operation or record, so that the others of its batch need not share its fate.
+    pub(crate) fn may_be_of_one(&self) -> bool {
+        match self {
+            Self::Undecided => true,
+            Self::Store(error) => {
+                matches!(
+                    **error,
+                    StoreError::Corrupt(_) | StoreError::Rejected(_) | StoreError::UnknownDefinition { .. }
+                )
+            }
+            _ => false,
+        }
+    }
+
     /// The lifecycle's own answer, where it was one.
     pub fn refusal(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use onceward_core::decide::Call;
+use onceward_core::value::RecordId;
 use onceward_engine::{Config, Engine, EngineError, Submission, Wanted};
-use onceward_store::{Batch, Clock, Conflict, MemoryStore, Save, Store, StoreError};
+use onceward_store::{Batch, Clock, Conflict, ListQuery, MemoryStore, Save, Store, StoreError};
 use onceward_testkit::worker;
 use tokio::sync::Semaphore;
 
@@ -42,6 +43,60 @@ fn the_rejected_one_fails_alone() {
             }
         }
         assert_eq!(engine.store().log(0, 1_000).await.unwrap().len(), 99);
+        engine.close().await;
+    });
+}
+
+/// One that cannot be read fails alone as well: what goes in the same batch, whoever asks for it, is saved.
+#[test]
+fn the_damaged_one_fails_alone() {
+    wait(async {
+        let engine = open(Troubled::new(memory(), |_: &Batch| None), Config::default()).await;
+        let mut ids = Vec::new();
+        for reply in engine.submit_all((0..100).map(|_| new_job()).collect()).await.unwrap() {
+            ids.push(reply.unwrap().subject);
+        }
+        engine.store().damaged.lock().unwrap().insert(ids[37]);
+        let lease = |id: &RecordId| {
+            let call = Call::Lease { record: *id, worker: "w".into(), lease: None, start: true };
+            Submission::new(&worker("bob"), call)
+        };
+        let replies = engine.submit_all(ids.iter().map(lease).collect()).await.unwrap();
+        let failed: Vec<_> = replies.iter().enumerate().filter(|(_, reply)| reply.is_err()).collect();
+        assert!(matches!(failed[..], [(37, Err(EngineError::Store(_)))]), "{failed:?}");
+        engine.close().await;
+    });
+}
+
+/// Damaged records that are due, more than are done at once, keep nobody waiting: the lease after them ends in its time, and
+/// lists and counts are answered.
+#[test]
+fn the_damaged_are_passed_by() {
+    wait(async {
+        let clock = Clock::manual(start());
+        let store = Troubled::new(MemoryStore::new(clock.clone()), |_: &Batch| None);
+        let engine = open(store, Config { batch: 10, ..unpolled() }).await;
+        let after = |seconds| start().checked_add(onceward_core::time::Duration::from_secs(seconds)).unwrap();
+        let mut held = Vec::new();
+        for number in 0..25 {
+            clock.set(after(number));
+            engine.submit(new_job()).await.unwrap();
+            held.push(engine.lease(&worker("bob"), &Wanted::one(JOB, "w")).await.unwrap().remove(0).record.id);
+        }
+        let last = held.pop().expect("one that is sound");
+        engine.store().damaged.lock().unwrap().extend(&held);
+        clock.set(after(3_600));
+        engine.wake();
+        let ended = async {
+            while engine.store().record(last).await.unwrap().unwrap().live_execution().is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, ended).await.expect("in time");
+        let jobs = engine.list(&ops(), &ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap();
+        assert_eq!(jobs.records.iter().map(|job| job.id).collect::<Vec<_>>(), [last]);
+        assert_eq!(engine.counts(&ops()).await.unwrap().iter().map(|count| count.count).sum::<u64>(), 25);
+        assert!(engine.get(&ops(), held[0]).await.is_err());
         engine.close().await;
     });
 }
