@@ -240,6 +240,91 @@ fn callers_share_a_transaction() {
     });
 }
 
+/// A batch that is stuck in the store holds up nobody who comes after it, be there ever so few.
+#[test]
+fn few_do_not_wait_for_one_that_is_stuck() {
+    wait(async {
+        let mut store = Troubled::new(memory(), |_: &Batch| None);
+        store.gate = Arc::new(Semaphore::new(0));
+        let engine = open(store.clone(), Config::default()).await;
+        let stuck = create(&engine);
+        let both = async {
+            while store.came.load(Ordering::SeqCst) == 0 {
+                tokio::task::yield_now().await;
+            }
+            let late = create(&engine);
+            while store.came.load(Ordering::SeqCst) < 2 {
+                tokio::task::yield_now().await;
+            }
+            late
+        };
+        let late = tokio::time::timeout(LONG, both).await.expect("in time");
+        store.gate.add_permits(2);
+        stuck.await.unwrap();
+        late.await.unwrap();
+        engine.close().await;
+    });
+}
+
+/// No transaction has more operations than are said, however the calls fall; those of one call stay together.
+#[test]
+fn a_batch_is_as_large_as_is_said() {
+    wait(async {
+        let largest = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&largest);
+        let mut store = Troubled::new(memory(), move |batch: &Batch| {
+            seen.fetch_max(batch.writes.len(), Ordering::SeqCst);
+            None
+        });
+        store.gate = Arc::new(Semaphore::new(0));
+        let engine = open(store.clone(), Config { batch: 10, ..Config::default() }).await;
+        let calls: Vec<_> = (0..20)
+            .map(|_| {
+                let engine = engine.clone();
+                tokio::spawn(async move { engine.submit_all((0..7).map(|_| new_job()).collect()).await })
+            })
+            .collect();
+        while engine.waiting() < 140 {
+            tokio::task::yield_now().await;
+        }
+        store.gate.add_permits(100);
+        for call in calls {
+            assert!(call.await.unwrap().unwrap().iter().all(Result::is_ok));
+        }
+        assert_eq!(largest.load(Ordering::SeqCst), 7);
+        engine.close().await;
+    });
+}
+
+/// Two batches decided abreast, both after the same job: one of them finds out when it is saved, and decides again.
+#[test]
+fn two_abreast_and_one_lease() {
+    wait(async {
+        let mut store = Troubled::new(memory(), |_: &Batch| None);
+        store.gate = Arc::new(Semaphore::new(1));
+        let engine = open(store.clone(), Config::default()).await;
+        let id = engine.submit(new_job()).await.unwrap().subject;
+        let lease = |number: usize| {
+            let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
+            let (engine, submission) = (engine.clone(), Submission::new(&worker(&format!("w{number}")), call));
+            tokio::spawn(async move { engine.submit(submission).await })
+        };
+        let tasks: Vec<_> = (0..64).map(lease).collect();
+        // The one that made the job, and two that lease it.
+        while store.came.load(Ordering::SeqCst) < 3 {
+            tokio::task::yield_now().await;
+        }
+        store.gate.add_permits(100);
+        let mut won = 0;
+        for task in tasks {
+            won += usize::from(task.await.unwrap().is_ok());
+        }
+        assert_eq!((won, store.executions(id).await.unwrap().len()), (1, 1));
+        assert_eq!(engine.tally().conflicts, 1);
+        engine.close().await;
+    });
+}
+
 fn create(engine: &Engine<Troubled>) -> tokio::task::JoinHandle<()> {
     let engine = engine.clone();
     tokio::spawn(async move {
