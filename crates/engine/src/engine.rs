@@ -95,7 +95,7 @@ impl<S: Store + 'static> Engine<S> {
     /// One call, answered when it is durable. A future that is dropped may or may not have been carried out.
     pub async fn submit(&self, submission: Submission) -> Result<Answer, EngineError> {
         let mut replies = self.submit_all(vec![submission]).await?;
-        replies.pop().unwrap_or(Err(EngineError::Closed))
+        replies.pop().unwrap_or_else(|| Err(self.shared.queue.gone()))
     }
 
     /// Many calls, taken on together or not at all, decided in their order, each taken or refused on its own.
@@ -109,7 +109,7 @@ impl<S: Store + 'static> Engine<S> {
         let answers = self.shared.queue.enter(submissions)?;
         let mut replies = Vec::with_capacity(answers.len());
         for answer in answers {
-            replies.push(answer.await.unwrap_or(Err(EngineError::Closed)));
+            replies.push(self.shared.queue.answered(answer).await);
         }
         Ok(replies)
     }

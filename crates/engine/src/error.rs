@@ -39,6 +39,9 @@ pub enum EngineError {
     /// The engine is shutting down, or has.
     #[error("the engine is closed")]
     Closed,
+    /// The loop that saves has ended by a bug of ours, so that nothing more is written. Whether this was is not known.
+    #[error("the engine has broken down: open the database anew, and look whether this was carried out")]
+    Broken,
     /// Pruning took something that was asked for. The oldest place after which the log can be asked for is named.
     #[error("the log is pruned up to place {oldest}: ask for what comes after it")]
     Pruned { oldest: u64 },
@@ -68,7 +71,7 @@ impl EngineError {
             Self::KeyRunning => 409,
             Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
-            Self::Undecided | Self::Store(_) | Self::NoChance(_) => 500,
+            Self::Undecided | Self::Broken | Self::Store(_) | Self::NoChance(_) => 500,
         }
     }
 
@@ -86,6 +89,7 @@ impl EngineError {
             Self::Contended => "contended",
             Self::Undecided => "undecided",
             Self::Closed => "closed",
+            Self::Broken => "engine_broken",
             Self::Pruned { .. } => "pruned",
             Self::Store(_) => "store",
             Self::NoChance(_) => "no_chance",
@@ -112,8 +116,14 @@ impl EngineError {
             | Self::KeyReused
             | Self::Undecided
             | Self::Closed
+            | Self::Broken
             | Self::Pruned { .. } => false,
         }
+    }
+
+    /// Whether this engine will take nothing more.
+    pub(crate) fn is_the_end(&self) -> bool {
+        matches!(self, Self::Closed | Self::Broken)
     }
 
     /// Whether it may lie in a single operation or record, so that the others of its batch need not share its fate.

@@ -192,8 +192,8 @@ pub(crate) async fn lease_while<S: Store>(
         return Ok(Vec::new());
     }
     loop {
-        if shared.queue.is_closed() {
-            return Err(EngineError::Closed);
+        if shared.queue.is_gone() {
+            return Err(shared.queue.gone());
         }
         let news = *work.borrow_and_update();
         if !goes_on() {
@@ -304,7 +304,7 @@ async fn take<S: Store>(
     let mut leased = Vec::with_capacity(answers.len());
     let mut failed = None;
     for answer in answers {
-        match answer.await.unwrap_or(Err(EngineError::Closed)) {
+        match shared.queue.answered(answer).await {
             Ok(answer) => leased.extend(held(answer)),
             // Somebody was quicker, or its key is full.
             Err(EngineError::Refused(refusal)) if refusal.status == 409 => {}

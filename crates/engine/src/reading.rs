@@ -264,7 +264,7 @@ pub(crate) async fn fresh<S: Store>(shared: &Shared<S>, id: RecordId) -> Result<
 
 async fn bring_up<S: Store>(shared: &Shared<S>, records: Vec<RecordId>) -> Result<(), EngineError> {
     for answer in shared.queue.enter(records.into_iter().map(due).collect())? {
-        answer.await.unwrap_or(Err(EngineError::Closed))?;
+        shared.queue.answered(answer).await?;
     }
     Ok(())
 }

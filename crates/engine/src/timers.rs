@@ -69,7 +69,7 @@ pub(crate) async fn came_of<S: Store>(
 ) -> Came {
     let mut came = Came { got_on: false, failed: None };
     for ((_, record), answer) in found.into_iter().zip(answers) {
-        match answer.await.unwrap_or(Err(EngineError::Closed)) {
+        match shared.queue.answered(answer).await {
             // Nothing to be done is progress too: a reader was quicker.
             Ok(_) => came.got_on = true,
             Err(error) if error.may_be_of_one() || error.refusal().is_some() => {
@@ -143,7 +143,7 @@ async fn end_left_behind<S: Store>(shared: &Shared<S>) -> Result<(), EngineError
         }
         let lost = |&(record, token)| Submission::new(&Actor::engine(), Call::Lost { record, token });
         for answer in shared.queue.enter_own(held.iter().map(lost).collect()).await? {
-            match answer.await.unwrap_or(Err(EngineError::Closed)) {
+            match shared.queue.answered(answer).await {
                 Err(error) if !error.may_be_of_one() && error.refusal().is_none() => return Err(error),
                 _ => {}
             }

@@ -203,7 +203,7 @@ async fn turn<S, R, F>(
                     jobs.spawn(one(shared, actor, held, run, heard.clone()));
                 }
             }
-            Err(EngineError::Closed) => break,
+            Err(error) if error.is_the_end() => break,
             Err(_) => {
                 let _ = tokio::time::timeout(shared.config.poll, heard.clone().changed()).await;
             }
@@ -296,7 +296,7 @@ async fn one<S, R, F>(
                     }
                 }
                 // The lease is lost: whatever it still does comes to nothing.
-                Err(EngineError::Refused(_) | EngineError::Closed) => return,
+                Err(EngineError::Refused(_) | EngineError::Closed | EngineError::Broken) => return,
                 // Not a whole beat later: two of those, and the lease has run out.
                 Err(EngineError::Overloaded { retry_after }) => pause = retry_after.min(beat),
                 Err(error) => pause = if error.may_pass() { AGAIN.min(beat) } else { beat },
@@ -314,8 +314,8 @@ async fn heartbeat<S: Store>(shared: &Shared<S>, actor: &Actor, call: &Call) -> 
 async fn submit<S: Store>(shared: &Shared<S>, submission: Submission) -> Result<crate::Answer, EngineError> {
     let mut answers = shared.queue.enter(vec![submission])?;
     match answers.pop() {
-        Some(answer) => answer.await.unwrap_or(Err(EngineError::Closed)),
-        None => Err(EngineError::Closed),
+        Some(answer) => shared.queue.answered(answer).await,
+        None => Err(shared.queue.gone()),
     }
 }
 
@@ -354,7 +354,7 @@ fn instead(call: Call, error: &EngineError) -> Option<Call> {
         (Call::Commit { record, token, .. }, EngineError::TooLarge { most }) => {
             (record, token, failed("SIZE_EXCEEDED", &format!("the result has more than {most} bytes")))
         }
-        (Call::Commit { .. }, EngineError::Closed) => return None,
+        (_, error) if error.is_the_end() => return None,
         (Call::Commit { record, token, .. }, other) => (record, token, failed(other.code(), &other.to_string())),
         (Call::Fail { record, token, error }, EngineError::TooLarge { .. }) => {
             let (code, message) = (short(&error.code).into(), short(&error.message).into());

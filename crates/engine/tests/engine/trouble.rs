@@ -11,7 +11,7 @@ use onceward_testkit::worker;
 use tokio::sync::Semaphore;
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{JOB, LONG, new_job, open, ops, start, unpolled, wait};
+use crate::stage::{JOB, LONG, code, new_job, open, ops, start, unpolled, wait};
 
 fn memory() -> MemoryStore {
     MemoryStore::new(Clock::manual(start()))
@@ -214,6 +214,21 @@ fn due_in_trouble_waits() {
         engine.wake();
         assert!(tokio::time::timeout(LONG, stream.next()).await.expect("in time").unwrap().is_some());
         engine.close().await;
+    });
+}
+
+/// Should the loop that saves break, callers are told just that, and not that the engine was closed. Closing still ends.
+#[test]
+fn a_broken_engine_says_so() {
+    wait(async {
+        let breaks = |batch: &Batch| has_eve(batch).then(|| panic!("a bug of ours"));
+        let engine = open(Troubled::new(memory(), breaks), Config::default()).await;
+        let mut fatal = new_job();
+        fatal.actor.id = "eve".into();
+        assert_eq!(code(&engine.submit(fatal).await), "engine_broken");
+        assert_eq!(code(&engine.submit(new_job()).await), "engine_broken");
+        tokio::time::timeout(LONG, engine.close()).await.expect("in time");
+        assert_eq!(code(&engine.submit(new_job()).await), "closed");
     });
 }
 
