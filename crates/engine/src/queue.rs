@@ -16,7 +16,7 @@ use crate::error::EngineError;
 use crate::once::{Keyed, Once, Running};
 
 /// When to come back after `Overloaded`: about the time of a few batches.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// What was carried out, or was so already.
 #[derive(Clone, Debug)]

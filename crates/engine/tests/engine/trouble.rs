@@ -340,6 +340,39 @@ fn two_abreast_and_one_lease() {
     });
 }
 
+/// However many ask for jobs, and for however many: no more are looked for than have room, and in the end all are had.
+#[test]
+fn a_look_for_jobs_is_bounded() {
+    wait(async {
+        let engine = open(Troubled::new(memory(), |_: &Batch| None), Config { queue: 50, ..Config::default() }).await;
+        for _ in 0..10 {
+            engine.submit_all((0..50).map(|_| new_job()).collect()).await.unwrap();
+        }
+        let tasks = (0..40).map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                let wanted = Wanted { most: 20, ..Wanted::one(JOB, "w") };
+                let mut had = 0;
+                loop {
+                    match engine.lease(&worker("bob"), &wanted).await {
+                        Ok(found) if found.is_empty() => return had,
+                        Ok(found) => had += found.len(),
+                        Err(EngineError::Overloaded { .. }) => tokio::task::yield_now().await,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            })
+        });
+        let mut had = 0;
+        for task in tasks.collect::<Vec<_>>() {
+            had += task.await.unwrap();
+        }
+        assert_eq!(had, 500);
+        assert!(engine.store().asked.load(Ordering::SeqCst) <= 50);
+        engine.close().await;
+    });
+}
+
 fn create(engine: &Engine<Troubled>) -> tokio::task::JoinHandle<()> {
     let engine = engine.clone();
     tokio::spawn(async move {

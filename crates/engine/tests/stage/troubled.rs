@@ -26,6 +26,8 @@ pub(crate) struct Troubled {
     pub(crate) gate: Arc<Semaphore>,
     /// Saves that have come to the gate.
     pub(crate) came: Arc<AtomicUsize>,
+    /// The most candidates that were asked for at once.
+    pub(crate) asked: Arc<AtomicUsize>,
     /// Records that cannot be read for an operation.
     pub(crate) damaged: Arc<Mutex<HashSet<RecordId>>>,
 }
@@ -36,7 +38,14 @@ impl Troubled {
         trouble: impl Fn(&Batch) -> Option<Result<Save, StoreError>> + Send + Sync + 'static,
     ) -> Self {
         let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
-        Self { inner, trouble: Arc::new(Box::new(trouble)), gate, came: Arc::default(), damaged: Arc::default() }
+        Self {
+            inner,
+            trouble: Arc::new(Box::new(trouble)),
+            gate,
+            came: Arc::default(),
+            asked: Arc::default(),
+            damaged: Arc::default(),
+        }
     }
 }
 
@@ -59,6 +68,7 @@ impl Store for Troubled {
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+        self.asked.fetch_max(query.limit, Ordering::SeqCst);
         self.inner.leasable(query).await
     }
 
