@@ -71,11 +71,12 @@ impl EngineError {
             Self::KeyRunning => 409,
             Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
-            Self::Undecided | Self::Broken | Self::Store(_) | Self::NoChance(_) => 500,
+            Self::Store(error) => error.status(),
+            Self::Undecided | Self::Broken | Self::NoChance(_) => 500,
         }
     }
 
-    /// Stable, for programs; a refusal's is the lifecycle's own or core's.
+    /// Stable, for programs; a refusal's is the lifecycle's own or core's. docs/errors.md says what to do about each other.
     pub fn code(&self) -> &str {
         match self {
             Self::Refused(refusal) => &refusal.code,
@@ -91,7 +92,7 @@ impl EngineError {
             Self::Closed => "closed",
             Self::Broken => "engine_broken",
             Self::Pruned { .. } => "pruned",
-            Self::Store(_) => "store",
+            Self::Store(error) => error.code(),
             Self::NoChance(_) => "no_chance",
         }
     }
@@ -143,5 +144,28 @@ impl EngineError {
     /// The lifecycle's own answer, where it was one.
     pub fn refusal(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The codes that a `fn code` of this source can give.
+    fn codes(source: &str) -> BTreeSet<String> {
+        let from = source.find("fn code(").expect("it has one");
+        let lines = source[from..].lines().take_while(|line| *line != "    }");
+        lines.filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect()
+    }
+
+    /// Every code has its line on the page, and the page has no other.
+    #[test]
+    fn the_page_of_errors_is_whole() {
+        let mut given = codes(include_str!("error.rs"));
+        given.extend(codes(include_str!("../../store/src/error.rs")));
+        assert!(given.len() > 20, "{given:?}");
+        let page = include_str!("../../../docs/errors.md");
+        let told = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned);
+        assert_eq!(told.collect::<BTreeSet<_>>(), given);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use onceward_core::decide::Call;
+use onceward_core::diagnostic::{File, Files};
 use onceward_core::value::RecordId;
 use onceward_engine::{Config, Engine, EngineError, Submission, Wanted};
 use onceward_store::{Batch, Clock, Conflict, ListQuery, MemoryStore, Save, Store, StoreError};
@@ -232,6 +233,21 @@ fn a_broken_engine_says_so() {
     });
 }
 
+/// Files that are not sound are not taken, and the error says what is wrong first.
+#[test]
+fn unsound_files_are_told() {
+    wait(async {
+        let engine = open(memory(), Config::default()).await;
+        let file = File { name: "bad.toml".to_owned(), text: "language = 1\nlifecycle = \"bad.one\"\n".into() };
+        let error = engine.define(&Files { files: vec![file] }).await.expect_err("unsound");
+        assert_eq!((error.status(), error.code()), (422, "unsound_lifecycle"));
+        let EngineError::Store(store) = &error else { panic!("{error}") };
+        let StoreError::Unsound(diagnostics) = &**store else { panic!("{error}") };
+        assert!(error.to_string().contains(&diagnostics[0].message), "{error}");
+        engine.close().await;
+    });
+}
+
 /// What comes while a batch is being saved is the next one: a hundred callers cost a few transactions.
 #[test]
 fn callers_share_a_transaction() {
@@ -345,8 +361,9 @@ fn two_abreast_and_one_lease() {
 fn a_look_for_jobs_is_bounded() {
     wait(async {
         let engine = open(Troubled::new(memory(), |_: &Batch| None), Config { queue: 50, ..Config::default() }).await;
-        for _ in 0..10 {
-            engine.submit_all((0..50).map(|_| new_job()).collect()).await.unwrap();
+        // Those of one call leave their places a moment after they are answered.
+        for _ in 0..25 {
+            engine.submit_all((0..20).map(|_| new_job()).collect()).await.unwrap();
         }
         let tasks = (0..40).map(|_| {
             let engine = engine.clone();

@@ -98,7 +98,7 @@ fn what_is_never_taken_fails_its_job() {
             }
         });
         assert_eq!(last_error(&*until(&engine, large, in_state("failed")).await), "SIZE_EXCEEDED");
-        assert_eq!(last_error(&*until(&engine, rude, in_state("failed")).await), "store");
+        assert_eq!(last_error(&*until(&engine, rude, in_state("failed")).await), "store_rejected");
         assert_eq!(last_error(&*until(&engine, wordy, in_state("failed")).await), "wordy");
         tokio::time::timeout(LONG, engine.close()).await.expect("in time");
     });

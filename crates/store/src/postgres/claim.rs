@@ -288,7 +288,9 @@ impl<'a> Ground<'a> {
             // One statement in either case: locks are taken in one order.
             asked.records = Some(match self.records.iter().map(stored).collect::<Option<Vec<i64>>>() {
                 Some(rows) => pipeline.add(LOCK_ROWS, vec![arg(rows)]),
-                None => pipeline.add(LOCK_RECORDS, vec![arg(self.records.iter().map(|id| id.0).collect::<Vec<Uuid>>())]),
+                None => {
+                    pipeline.add(LOCK_RECORDS, vec![arg(self.records.iter().map(|id| id.0).collect::<Vec<Uuid>>())])
+                }
             });
         }
         let (mut rows, mut tokens) = (Vec::new(), Vec::new());
