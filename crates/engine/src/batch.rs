@@ -4,9 +4,11 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use onceward_core::decide::Question;
-use onceward_store::{Batch, Outcome, Save, Store, StoreError, Write};
+use onceward_store::{Batch, Outcome, Save, Store, Write};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::checks;
 use crate::deciding::{Decided, Hints, decide_all};
@@ -30,45 +32,110 @@ const ENOUGH: usize = 4;
 /// Smaller ones wait for the one before: each costs an fsync, and what comes meanwhile goes along.
 const FEW: usize = 32;
 
+/// But none waits longer for it: it may be stuck behind somebody's lock, while heartbeats among these keep leases alive.
+const LONGEST: Duration = Duration::from_millis(5);
+
 pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming: Incoming) {
     let most = shared.config.batch;
-    let (mut flight, mut held, mut closed) = (Flight::default(), Vec::new(), false);
-    while !closed || !flight.0.is_empty() || !held.is_empty() {
+    let (mut flight, mut held, mut closed) = (Flight::default(), Held::new(most), false);
+    while !closed || !flight.0.is_empty() || !held.requests.is_empty() {
         // What is there goes along; where nothing is on its way, nobody is waited for.
-        while held.len() < most
+        while held.has_room()
             && let Ok(more) = incoming.try_recv()
         {
-            held.extend(more);
+            held.add(more);
         }
         let enough = flight.largest().map_or(1, |largest| largest.max(FEW).min(most / ENOUGH + 1));
-        if held.len() >= enough && flight.0.len() < ABREAST {
-            let (shared, requests) = (Arc::clone(&shared), std::mem::take(&mut held));
+        if held.is_enough(enough) && flight.0.len() < ABREAST {
+            let (shared, requests) = (Arc::clone(&shared), held.take());
             let size = requests.len();
             flight.0.push((size, Box::pin(async move { settle(&shared, requests).await })));
         } else {
-            let room = !closed && held.len() < most;
-            match news(&mut flight, &mut incoming, room).await {
-                News::Settled => {}
-                News::More(more) => held.extend(more),
+            match news(&mut flight, &mut held, &mut incoming, closed).await {
+                News::Settled | News::Overdue => {}
+                News::More(more) => held.add(more),
                 News::Closed => closed = true,
             }
         }
     }
 }
 
+/// Requests that wait to set out together.
+struct Held {
+    most: usize,
+    requests: Vec<Request>,
+    /// Those of one call that would have been too many: they go next, since those of one call go together.
+    next: Vec<Request>,
+    /// When the first of them has waited long enough.
+    until: Instant,
+    /// Set anew only when it goes off, which costs a busy engine less than setting it for each batch.
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Held {
+    fn new(most: usize) -> Self {
+        let until = Instant::now();
+        Self { most, requests: Vec::new(), next: Vec::new(), until, alarm: Box::pin(sleep_until(until)) }
+    }
+
+    fn has_room(&self) -> bool {
+        self.next.is_empty() && self.requests.len() < self.most
+    }
+
+    fn add(&mut self, more: Vec<Request>) {
+        if self.requests.is_empty() {
+            self.until = Instant::now() + LONGEST;
+        }
+        if !self.requests.is_empty() && self.requests.len() + more.len() > self.most {
+            self.next = more;
+        } else {
+            self.requests.extend(more);
+        }
+    }
+
+    fn is_enough(&self, enough: usize) -> bool {
+        let is_full = || !self.next.is_empty() || self.until <= Instant::now();
+        self.requests.len() >= enough || !self.requests.is_empty() && is_full()
+    }
+
+    fn take(&mut self) -> Vec<Request> {
+        if !self.next.is_empty() {
+            self.until = Instant::now() + LONGEST;
+        }
+        std::mem::replace(&mut self.requests, std::mem::take(&mut self.next))
+    }
+
+    /// Whether they have waited long enough; else whoever polls is woken when they have.
+    fn is_overdue(&mut self, context: &mut Context) -> bool {
+        while self.alarm.as_mut().poll(context).is_ready() {
+            if self.until <= Instant::now() {
+                return true;
+            }
+            self.alarm.as_mut().reset(self.until);
+        }
+        false
+    }
+}
+
 enum News {
     Settled,
+    /// Those that are held need not wait any longer.
+    Overdue,
     More(Vec<Request>),
     Closed,
 }
 
-/// Wait until a batch is settled, or, where there is room, until more comes in.
-async fn news(flight: &mut Flight, incoming: &mut Incoming, room: bool) -> News {
+/// Wait until a batch is settled, until those that wait have waited long enough, or, where there is room, until more comes in.
+async fn news(flight: &mut Flight, held: &mut Held, incoming: &mut Incoming, closed: bool) -> News {
     poll_fn(|context| {
         if flight.advance(context) {
             return Poll::Ready(News::Settled);
         }
-        if !room {
+        // With all on their way nobody can set out, however long it waits.
+        if !held.requests.is_empty() && flight.0.len() < ABREAST && held.is_overdue(context) {
+            return Poll::Ready(News::Overdue);
+        }
+        if closed || !held.has_room() {
             return Poll::Pending;
         }
         incoming.poll_recv(context).map(|more| more.map_or(News::Closed, News::More))
@@ -122,37 +189,30 @@ async fn settle<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<Reque
     // The first to do stands last.
     let mut chunks = vec![Chunk { requests, losses: 0, hints: Hints::default() }];
     while let Some(mut chunk) = chunks.pop() {
-        let (replies, save, hints) = match attempt(shared, &mut chunk).await {
-            Ok(attempted) => attempted,
-            Err(error) => {
-                chunk.fail(&error);
-                continue;
-            }
-        };
+        let attempted = attempt(shared, &mut chunk).await;
         let alone = chunk.requests.len() < 2;
-        match save {
-            Ok(Save::Saved { .. }) => {
+        match attempted {
+            Ok((replies, Save::Saved { .. }, _)) => {
                 for (request, reply) in chunk.requests.into_iter().zip(replies) {
                     request.answer(reply);
                 }
             }
-            Ok(Save::Conflict(_)) if alone && chunk.losses >= PATIENCE => chunk.fail(&EngineError::Contended),
-            Ok(Save::Conflict(_)) if alone || chunk.losses < LOSSES => {
+            Ok((_, Save::Conflict(_), _)) if alone && chunk.losses >= PATIENCE => chunk.fail(&EngineError::Contended),
+            Ok((_, Save::Conflict(_), hints)) if alone || chunk.losses < LOSSES => {
                 let losses = chunk.losses + 1;
                 chunks.push(Chunk { losses, hints, ..chunk });
             }
-            // One that the database will not have is found by halving, and fails alone.
-            Ok(Save::Conflict(_)) | Err(StoreError::Rejected(_)) if !alone => {
+            // One that cannot be read, or that the database will not have, is found by halving too, and fails alone.
+            Err(error) if alone || !error.may_be_of_one() => chunk.fail(&error),
+            Ok((_, Save::Conflict(_), _)) | Err(_) => {
                 let [first, second] = chunk.halves();
                 chunks.extend([second, first]);
             }
-            Ok(Save::Conflict(_)) => chunk.fail(&EngineError::Contended),
-            Err(error) => chunk.fail(&error.into()),
         }
     }
 }
 
-type Attempted = (Vec<Reply>, Result<Save, StoreError>, Hints);
+type Attempted = (Vec<Reply>, Save, Hints);
 
 /// Decide and save once. Those that must ask the outside first leave the chunk.
 async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk) -> Result<Attempted, EngineError> {
@@ -169,24 +229,26 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
     let (base, batch) = (Arc::new(base), Arc::new(Batch { writes, now, catalog: catalog.number() }));
     if is_nothing(&batch.writes) {
         shared.counted.untold(spent.untold);
-        return Ok((replies, Ok(Save::Saved { first: 1, last: 0 }), Hints::default()));
+        return Ok((replies, Save::Saved { first: 1, last: 0 }, Hints::default()));
     }
-    let save = store.save(&base, &batch).await;
+    let save = match store.save(&base, &batch).await {
+        Ok(save) => save,
+        Err(error) => {
+            shared.trail.give_back(spent);
+            return Err(error.into());
+        }
+    };
     let hints = match &save {
-        Ok(Save::Saved { last, .. }) => {
+        Save::Saved { last, .. } => {
             shared.counted.saved(batch.writes.len());
             shared.counted.untold(spent.untold);
             shared.signals.saved(&batch.writes, *last, now);
             Hints::default()
         }
-        Ok(Save::Conflict(conflict)) => {
+        Save::Conflict(conflict) => {
             shared.counted.conflict();
             shared.trail.give_back(spent);
             Hints { keys: base.keys(), answered: conflict.requests.clone() }
-        }
-        Err(_) => {
-            shared.trail.give_back(spent);
-            Hints::default()
         }
     };
     Ok((replies, save, hints))

@@ -95,8 +95,9 @@ async fn put<S: Store>(shared: &Shared<S>, request: &Request, question: &Questio
         },
     };
     let asked = Asked { question: question.clone(), content };
-    // In a task of its own: one that panics leaves its caller an answer.
-    let answer = OnDrop(tokio::spawn(answering(asked)));
+    // In a task of its own, and called there: one that panics leaves its caller an answer.
+    let answering = Arc::clone(answering);
+    let answer = OnDrop(tokio::spawn(async move { answering(asked).await }));
     Ok(answer.await.unwrap_or_else(|error| Err(Unanswered(error.to_string()))))
 }
 

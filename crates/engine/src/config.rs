@@ -12,7 +12,7 @@ pub struct Config {
     pub queue: usize,
     /// Bytes of input and payloads that may be on their way at once.
     pub queue_bytes: usize,
-    /// Operations in one transaction, and in one call of a batch form.
+    /// Operations in one transaction, and in one call of a batch form. What must be done first because it is due comes on top.
     pub batch: usize,
     /// Records or log entries in one answer; whoever wants more asks for the next page.
     pub page: usize,

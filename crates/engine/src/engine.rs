@@ -20,6 +20,7 @@ use crate::queue::{Answer, Queue, Submission};
 use crate::shared::{Counted, Shared, Tally};
 use crate::signals::Signals;
 use crate::stream::LogStream;
+use crate::timers::SetAside;
 use crate::trail::Trail;
 use crate::working::Worker;
 use crate::{batch, elsewhere, inbox, prune, timers};
@@ -63,7 +64,8 @@ impl<S: Store + 'static> Engine<S> {
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, asking });
+        let set_aside = SetAside::default();
+        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, set_aside, asking });
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));
@@ -93,7 +95,7 @@ impl<S: Store + 'static> Engine<S> {
     /// One call, answered when it is durable. A future that is dropped may or may not have been carried out.
     pub async fn submit(&self, submission: Submission) -> Result<Answer, EngineError> {
         let mut replies = self.submit_all(vec![submission]).await?;
-        replies.pop().unwrap_or(Err(EngineError::Closed))
+        replies.pop().unwrap_or_else(|| Err(self.shared.queue.gone()))
     }
 
     /// Many calls, taken on together or not at all, decided in their order, each taken or refused on its own.
@@ -107,7 +109,7 @@ impl<S: Store + 'static> Engine<S> {
         let answers = self.shared.queue.enter(submissions)?;
         let mut replies = Vec::with_capacity(answers.len());
         for answer in answers {
-            replies.push(answer.await.unwrap_or(Err(EngineError::Closed)));
+            replies.push(self.shared.queue.answered(answer).await);
         }
         Ok(replies)
     }

@@ -39,6 +39,9 @@ pub enum EngineError {
     /// The engine is shutting down, or has.
     #[error("the engine is closed")]
     Closed,
+    /// The loop that saves has ended by a bug of ours, so that nothing more is written. Whether this was is not known.
+    #[error("the engine has broken down: open the database anew, and look whether this was carried out")]
+    Broken,
     /// Pruning took something that was asked for. The oldest place after which the log can be asked for is named.
     #[error("the log is pruned up to place {oldest}: ask for what comes after it")]
     Pruned { oldest: u64 },
@@ -68,11 +71,12 @@ impl EngineError {
             Self::KeyRunning => 409,
             Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
-            Self::Undecided | Self::Store(_) | Self::NoChance(_) => 500,
+            Self::Store(error) => error.status(),
+            Self::Undecided | Self::Broken | Self::NoChance(_) => 500,
         }
     }
 
-    /// Stable, for programs; a refusal's is the lifecycle's own or core's.
+    /// Stable, for programs; a refusal's is the lifecycle's own or core's. docs/errors.md says what to do about each other.
     pub fn code(&self) -> &str {
         match self {
             Self::Refused(refusal) => &refusal.code,
@@ -86,14 +90,82 @@ impl EngineError {
             Self::Contended => "contended",
             Self::Undecided => "undecided",
             Self::Closed => "closed",
+            Self::Broken => "engine_broken",
             Self::Pruned { .. } => "pruned",
-            Self::Store(_) => "store",
+            Self::Store(error) => error.code(),
             Self::NoChance(_) => "no_chance",
+        }
+    }
+
+    /// Whether the same may be taken when it is tried again, though nobody changes it or the record meanwhile.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Overloaded { .. } | Self::KeyRunning | Self::Contended | Self::NoChance(_) => true,
+            Self::Store(error) => matches!(
+                **error,
+                StoreError::Busy
+                    | StoreError::Full
+                    | StoreError::ReadOnly(_)
+                    | StoreError::Unavailable(_)
+                    | StoreError::Locked { .. }
+            ),
+            Self::Refused(_)
+            | Self::BatchTooLarge { .. }
+            | Self::TooLarge { .. }
+            | Self::BadContent
+            | Self::BadKey
+            | Self::KeyReused
+            | Self::Undecided
+            | Self::Closed
+            | Self::Broken
+            | Self::Pruned { .. } => false,
+        }
+    }
+
+    /// Whether this engine will take nothing more.
+    pub(crate) fn is_the_end(&self) -> bool {
+        matches!(self, Self::Closed | Self::Broken)
+    }
+
+    /// Whether it may lie in a single operation or record, so that the others of its batch need not share its fate.
+    pub(crate) fn may_be_of_one(&self) -> bool {
+        match self {
+            Self::Undecided => true,
+            Self::Store(error) => {
+                matches!(
+                    **error,
+                    StoreError::Corrupt(_) | StoreError::Rejected(_) | StoreError::UnknownDefinition { .. }
+                )
+            }
+            _ => false,
         }
     }
 
     /// The lifecycle's own answer, where it was one.
     pub fn refusal(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The codes that a `fn code` of this source can give.
+    fn codes(source: &str) -> BTreeSet<String> {
+        let from = source.find("fn code(").expect("it has one");
+        let lines = source[from..].lines().take_while(|line| *line != "    }");
+        lines.filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect()
+    }
+
+    /// Every code has its line on the page, and the page has no other.
+    #[test]
+    fn the_page_of_errors_is_whole() {
+        let mut given = codes(include_str!("error.rs"));
+        given.extend(codes(include_str!("../../store/src/error.rs")));
+        assert!(given.len() > 20, "{given:?}");
+        let page = include_str!("../../../docs/errors.md");
+        let told = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned);
+        assert_eq!(told.collect::<BTreeSet<_>>(), given);
     }
 }

@@ -38,7 +38,7 @@ async fn round<S: Store>(shared: &Shared<S>) -> Result<usize, EngineError> {
     let calls = letters.into_iter().map(|Letter { actor, key, call, .. }| Submission::new(&actor, call).once(&key));
     let mut answers = Vec::new();
     for (number, answer) in numbers.into_iter().zip(shared.queue.enter_own(calls.collect()).await?) {
-        let reply = answer.await.unwrap_or(Err(EngineError::Closed));
+        let reply = shared.queue.answered(answer).await;
         answers.extend(outcome(reply).map(|outcome| LetterAnswer { number, outcome }));
     }
     if !answers.is_empty() {
@@ -58,6 +58,7 @@ fn outcome(reply: Reply) -> Option<Result<RecordId, Refused>> {
         EngineError::Overloaded { .. }
         | EngineError::Contended
         | EngineError::Closed
+        | EngineError::Broken
         | EngineError::KeyRunning
         | EngineError::NoChance(_) => true,
         _ => false,

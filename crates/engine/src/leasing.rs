@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::error::EngineError;
 use crate::once::{self, Once};
-use crate::queue::{Answer, Submission};
+use crate::queue::{Answer, RETRY_AFTER, Submission};
 use crate::shared::Shared;
 use crate::signals::Signals;
 
@@ -192,8 +192,8 @@ pub(crate) async fn lease_while<S: Store>(
         return Ok(Vec::new());
     }
     loop {
-        if shared.queue.is_closed() {
-            return Err(EngineError::Closed);
+        if shared.queue.is_gone() {
+            return Err(shared.queue.gone());
         }
         let news = *work.borrow_and_update();
         if !goes_on() {
@@ -241,31 +241,63 @@ async fn pick<'a, S: Store>(
         // Whoever looked for us has failed, or gone away.
         Err(TryRecvError::Closed) => offer.given = desk.ask(&wanted.lifecycles, most),
     }
-    let now = shared.store.now().await?;
-    if let Some(empty) = &*looked
-        && empty.lifecycles == wanted.lifecycles
-        && empty.news >= news
-        && now < empty.until
-    {
-        offer.given.close();
-        desk.tidy();
-        return Ok(offer);
+    loop {
+        let now = shared.store.now().await?;
+        if let Some(empty) = &*looked
+            && empty.lifecycles == wanted.lifecycles
+            && empty.news >= news
+            && now < empty.until
+        {
+            offer.given.close();
+            desk.tidy();
+            return Ok(offer);
+        }
+        if hand_out(shared, &wanted.lifecycles, now).await? {
+            let poll = shared.signals.until_ready(now, shared.config.poll);
+            let micros = i64::try_from(poll.as_micros()).unwrap_or(i64::MAX);
+            let until = Time::from_micros(now.micros().saturating_add(micros));
+            *looked = Some(Empty { lifecycles: wanted.lifecycles.clone(), news, until });
+        }
+        match offer.given.try_recv() {
+            Ok(records) => {
+                offer.records = records;
+                return Ok(offer);
+            }
+            // Those who came first had all that was looked for.
+            Err(_) => offer.given = desk.ask(&wanted.lifecycles, most),
+        }
     }
-    // All of these, ourselves among them, have asked before the store is looked at.
-    let asks = desk.asking(&wanted.lifecycles);
-    // Those on offer to others are still in the list.
-    let all: usize = asks.iter().map(|ask| ask.most).sum();
-    let limit = all + desk.offered().len();
-    let query = LeaseQuery { lifecycles: wanted.lifecycles.clone(), now, limit };
+}
+
+/// Look once for all who ask for the same: they have asked before the store is looked at. Whoever came too late for so many is
+/// told nothing, and looks for itself when the desk is free. Whether somebody had nothing because there was no more.
+async fn hand_out<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: Time) -> Result<bool, EngineError> {
+    let desk = &shared.desk;
+    let asks = desk.asking(lifecycles);
+    // Those on offer to others are still in the list. Each will need a place in the queue: more than it has are of no use.
+    let offered = desk.offered().len();
+    let room = shared.config.queue.saturating_sub(offered);
+    if room == 0 {
+        return Err(EngineError::Overloaded { retry_after: RETRY_AFTER });
+    }
+    let all = asks.iter().fold(0, |sum: usize, ask| sum.saturating_add(ask.most)).min(room);
+    let query = LeaseQuery { lifecycles: lifecycles.to_vec(), now, limit: all + offered };
     let found = shared.store.leasable(&query).await?;
+    let are_all = found.len() < query.limit;
     let mut offered = desk.offered();
-    let mut free = found.into_iter().map(|candidate| candidate.record).filter(|record| !offered.contains(record));
+    let fresh = |record: &RecordId| !offered.contains(record);
+    let mut free = found.into_iter().map(|candidate| candidate.record).filter(fresh).take(all);
     let handed: Vec<Vec<RecordId>> = asks.iter().map(|ask| free.by_ref().take(ask.most).collect()).collect();
     offered.extend(handed.iter().flatten());
     drop(offered);
     let mut short = false;
     for (ask, share) in asks.into_iter().zip(handed) {
-        short |= share.is_empty();
+        if share.is_empty() {
+            short |= are_all;
+            if !are_all {
+                continue;
+            }
+        }
         if let Err(share) = ask.give.send(share) {
             // Gone meanwhile: on offer again.
             let mut offered = desk.offered();
@@ -276,14 +308,7 @@ async fn pick<'a, S: Store>(
             shared.signals.more_work();
         }
     }
-    offer.records = offer.given.try_recv().unwrap_or_default();
-    if short {
-        let poll = shared.signals.until_ready(now, shared.config.poll);
-        let micros = i64::try_from(poll.as_micros()).unwrap_or(i64::MAX);
-        let until = Time::from_micros(now.micros().saturating_add(micros));
-        *looked = Some(Empty { lifecycles: wanted.lifecycles.clone(), news, until });
-    }
-    Ok(offer)
+    Ok(short)
 }
 
 /// Lease these, each on its own. Those that went to somebody else meanwhile are left out.
@@ -304,7 +329,7 @@ async fn take<S: Store>(
     let mut leased = Vec::with_capacity(answers.len());
     let mut failed = None;
     for answer in answers {
-        match answer.await.unwrap_or(Err(EngineError::Closed)) {
+        match shared.queue.answered(answer).await {
             Ok(answer) => leased.extend(held(answer)),
             // Somebody was quicker, or its key is full.
             Err(EngineError::Refused(refusal)) if refusal.status == 409 => {}

@@ -16,7 +16,7 @@ use crate::error::EngineError;
 use crate::once::{Keyed, Once, Running};
 
 /// When to come back after `Overloaded`: about the time of a few batches.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// What was carried out, or was so already.
 #[derive(Clone, Debug)]
@@ -236,9 +236,24 @@ impl Queue {
             }
         }
         if !requests.is_empty() {
-            self.sender.send(requests).map_err(|_| EngineError::Closed)?;
+            self.sender.send(requests).map_err(|_| self.gone())?;
         }
         Ok(answers)
+    }
+
+    /// What came of one that was taken on.
+    pub(crate) async fn answered(&self, answer: oneshot::Receiver<Reply>) -> Reply {
+        answer.await.unwrap_or_else(|_| Err(self.gone()))
+    }
+
+    /// Whether the loop that saves is there no more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_closed() || self.sender.is_closed()
+    }
+
+    /// Why nobody answers. The loop that saves ends, and what it had is dropped, only after all was answered; unless it broke.
+    pub(crate) fn gone(&self) -> EngineError {
+        if self.is_closed() { EngineError::Closed } else { EngineError::Broken }
     }
 
     fn place(&self, weight: usize) -> Place {
@@ -261,7 +276,7 @@ impl Queue {
     pub(crate) fn again(&self, request: Request) {
         if let Err(mpsc::error::SendError(requests)) = self.sender.send(vec![request]) {
             for request in requests {
-                request.answer(Err(EngineError::Closed));
+                request.answer(Err(self.gone()));
             }
         }
     }

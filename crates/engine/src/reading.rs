@@ -15,6 +15,7 @@ use onceward_store::{Base, Catalog, Entry, ListQuery, Page, StateCount, Store};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::shared::{Shared, due};
+use crate::timers::came_of;
 
 /// Turns of bringing records up to date for one look.
 const TURNS: usize = 1_000;
@@ -99,12 +100,11 @@ impl<S: Store + 'static> Engine<S> {
             looks += 1;
             let now = self.shared.store.now().await?;
             for record in found.records {
-                let record = if is_due(&record, now) { fresh(&self.shared, record.id).await? } else { Some(record) };
-                let fits = |record: &Arc<Record>| query.state.as_ref().is_none_or(|state| state == record.state_name());
-                if let Some(record) = record.filter(fits)
-                    && reader.may(&record).await?
-                {
-                    page.records.push(record);
+                match reader.listed(record, now, query.state.as_deref()).await {
+                    Ok(record) => page.records.extend(record),
+                    // Nobody can say what it is now: whoever asks for it by its id is told why.
+                    Err(error) if error.may_be_of_one() => {}
+                    Err(error) => return Err(error),
                 }
             }
             (page.next, query.after) = (found.next, found.next);
@@ -164,6 +164,21 @@ impl<'a, S: Store> Reader<'a, S> {
     pub(crate) async fn get(&mut self, id: RecordId) -> Result<Option<Arc<Record>>, EngineError> {
         let Some(record) = fresh(self.shared, id).await? else { return Ok(None) };
         Ok(if self.may(&record).await? { Some(record) } else { None })
+    }
+
+    /// A record of a list, brought up to date, where it is in this state and the actor may see it.
+    async fn listed(
+        &mut self,
+        record: Arc<Record>,
+        now: Time,
+        state: Option<&str>,
+    ) -> Result<Option<Arc<Record>>, EngineError> {
+        let record = if is_due(&record, now) { fresh(self.shared, record.id).await? } else { Some(record) };
+        let fits = |record: &Arc<Record>| state.is_none_or(|state| *state == **record.state_name());
+        match record.filter(fits) {
+            Some(record) if self.may(&record).await? => Ok(Some(record)),
+            _ => Ok(None),
+        }
     }
 
     /// Whether the actor may see a record as it was last saved: for its log, which a closing engine can still tell.
@@ -249,20 +264,27 @@ pub(crate) async fn fresh<S: Store>(shared: &Shared<S>, id: RecordId) -> Result<
 
 async fn bring_up<S: Store>(shared: &Shared<S>, records: Vec<RecordId>) -> Result<(), EngineError> {
     for answer in shared.queue.enter(records.into_iter().map(due).collect())? {
-        answer.await.unwrap_or(Err(EngineError::Closed))?;
+        shared.queue.answered(answer).await?;
     }
     Ok(())
 }
 
-/// Do what is due, as far as a few batches go.
+/// Do what is due, as far as a few batches go. A record that cannot be moved keeps nobody from seeing the others.
 async fn sweep<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
     for _ in 0..SWEEPS {
         let now = shared.store.now().await?;
-        let found = shared.store.due(now, shared.due_at_once()).await?;
+        let found = shared.set_aside.others(&shared.store, now, shared.due_at_once()).await?;
         if found.is_empty() {
             break;
         }
-        bring_up(shared, found.into_iter().map(|(_, record)| record).collect()).await?;
+        let answers = shared.queue.enter(found.iter().map(|(_, record)| due(*record)).collect())?;
+        let came = came_of(shared, found, answers).await;
+        if let Some(error) = came.failed {
+            return Err(error);
+        }
+        if !came.got_on {
+            break;
+        }
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::leasing::Desk;
 use crate::queue::{Queue, Submission};
 use crate::signals::Signals;
+use crate::timers::SetAside;
 use crate::trail::Trail;
 
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(crate) struct Shared<S> {
     pub(crate) desk: Desk,
     pub(crate) counted: Counted,
     pub(crate) trail: Trail,
+    pub(crate) set_aside: SetAside,
     /// Questions that may be with the outside at once.
     pub(crate) asking: Semaphore,
 }

@@ -1,15 +1,20 @@
 //! What is due is done when it is due: timers, leases that ran out before the commit (lost) or after it (finished). The first
 //! look at start finds what fell due while nobody was there; so reconciling needs no way of its own.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use onceward_core::decide::Call;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
-use onceward_store::Store;
+use onceward_core::value::RecordId;
+use onceward_store::{Store, StoreError};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::error::EngineError;
-use crate::queue::Submission;
+use crate::queue::{Reply, Submission};
 use crate::shared::{Shared, due};
 use crate::signals::length;
 
@@ -38,18 +43,92 @@ enum Look {
 
 async fn round<S: Store>(shared: &Shared<S>) -> Result<Look, EngineError> {
     let now = shared.store.now().await?;
-    let found = shared.store.due(now, shared.due_at_once()).await?;
+    let found = shared.set_aside.others(&shared.store, now, shared.due_at_once()).await?;
     if found.is_empty() {
-        let next = shared.store.due(Time::MAX, 1).await?.first().map_or(Time::MAX, |(at, _)| *at);
+        let next = shared.set_aside.others(&shared.store, Time::MAX, 1).await?.first().map_or(Time::MAX, |(at, _)| *at);
         return Ok(Look::At(next, now));
     }
-    let operations = found.into_iter().map(|(_, record)| due(record)).collect();
-    let mut moved = false;
-    for answer in shared.queue.enter_own(operations).await? {
-        // Nothing to be done is progress too: a reader was quicker.
-        moved |= matches!(answer.await, Ok(Ok(_)));
+    let answers = shared.queue.enter_own(found.iter().map(|(_, record)| due(*record)).collect()).await?;
+    let came = came_of(shared, found, answers).await;
+    Ok(if came.got_on { Look::Again } else { Look::Later })
+}
+
+/// What came of records that were due.
+pub(crate) struct Came {
+    /// Somebody got on, or is out of the way: it is worth looking again.
+    pub(crate) got_on: bool,
+    /// The last failure that lies in no single record.
+    pub(crate) failed: Option<EngineError>,
+}
+
+/// Wait for these, and set aside those that cannot be moved.
+pub(crate) async fn came_of<S: Store>(
+    shared: &Shared<S>,
+    found: Vec<(Time, RecordId)>,
+    answers: Vec<oneshot::Receiver<Reply>>,
+) -> Came {
+    let mut came = Came { got_on: false, failed: None };
+    for ((_, record), answer) in found.into_iter().zip(answers) {
+        match shared.queue.answered(answer).await {
+            // Nothing to be done is progress too: a reader was quicker.
+            Ok(_) => came.got_on = true,
+            Err(error) if error.may_be_of_one() || error.refusal().is_some() => {
+                came.got_on |= shared.set_aside.put(record);
+            }
+            Err(error) => came.failed = Some(error),
+        }
     }
-    Ok(if moved { Look::Again } else { Look::Later })
+    came
+}
+
+/// Records that are set aside at most. Were there more, those due after them would have to wait.
+const ASIDE: usize = 10_000;
+
+/// How long. Somebody may have mended the database, or brought the version of a lifecycle that was lacking.
+const AGAIN_AFTER: Duration = Duration::from_mins(1);
+
+/// Records that are due and cannot be moved: a damaged one, say. They must not keep those behind them waiting.
+#[derive(Debug, Default)]
+pub(crate) struct SetAside(Mutex<Aside>);
+
+#[derive(Debug, Default)]
+struct Aside {
+    records: HashSet<RecordId>,
+    until: Option<Instant>,
+}
+
+impl SetAside {
+    /// What is due until then, but for these.
+    pub(crate) async fn others<S: Store>(
+        &self,
+        store: &S,
+        until: Time,
+        most: usize,
+    ) -> Result<Vec<(Time, RecordId)>, StoreError> {
+        let aside = self.aside().records.clone();
+        let mut found = store.due(until, most + aside.len()).await?;
+        found.retain(|(_, record)| !aside.contains(record));
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// Whether there was room.
+    fn put(&self, record: RecordId) -> bool {
+        let mut aside = self.aside();
+        if aside.records.len() >= ASIDE {
+            return false;
+        }
+        aside.until.get_or_insert_with(|| Instant::now() + AGAIN_AFTER);
+        aside.records.insert(record)
+    }
+
+    fn aside(&self) -> MutexGuard<'_, Aside> {
+        let mut aside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if aside.until.is_some_and(|until| until <= Instant::now()) {
+            *aside = Aside::default();
+        }
+        aside
+    }
 }
 
 /// Leases of workers that lived inside a process before this one: they are over, and their jobs need not wait until they run
@@ -64,7 +143,10 @@ async fn end_left_behind<S: Store>(shared: &Shared<S>) -> Result<(), EngineError
         }
         let lost = |&(record, token)| Submission::new(&Actor::engine(), Call::Lost { record, token });
         for answer in shared.queue.enter_own(held.iter().map(lost).collect()).await? {
-            answer.await.unwrap_or(Err(EngineError::Closed))?;
+            match shared.queue.answered(answer).await {
+                Err(error) if !error.may_be_of_one() && error.refusal().is_none() => return Err(error),
+                _ => {}
+            }
         }
         before = held;
     }

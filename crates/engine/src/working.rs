@@ -31,6 +31,12 @@ const FASTEST: Duration = Duration::from_millis(5);
 /// Before a report that found no room, or no database, is made again.
 const AGAIN: Duration = Duration::from_millis(50);
 
+/// Tries of a report when the worker's time is over: half a second, then the lease must run out.
+const LAST_TRIES: usize = 10;
+
+/// Characters of a text that is cut because the whole of it was too large, or is not the worker's own.
+const SHORT: usize = 500;
+
 /// Which jobs a worker inside the process takes.
 #[derive(Clone, Debug)]
 pub struct Working {
@@ -197,7 +203,7 @@ async fn turn<S, R, F>(
                     jobs.spawn(one(shared, actor, held, run, heard.clone()));
                 }
             }
-            Err(EngineError::Closed) => break,
+            Err(error) if error.is_the_end() => break,
             Err(_) => {
                 let _ = tokio::time::timeout(shared.config.poll, heard.clone().changed()).await;
             }
@@ -248,19 +254,19 @@ async fn one<S, R, F>(
         Some(payload) => match shared.store.content(&payload.sha256).await {
             Ok(content) => content,
             // The next attempt may have better luck.
-            Err(_) => return report(&shared, &actor, Call::Yield { record: id, token }).await,
+            Err(_) => return report(&shared, &actor, Call::Yield { record: id, token }, &heard).await,
         },
         None => None,
     };
     let (stop, stopped) = watch::channel(*heard.borrow_and_update() != Phase::Working);
     let job = Job { record: held.record, token, payload, stop: stopped };
-    // In a task of its own: one that panics has its failure reported.
-    let mut task = OnDrop(tokio::spawn(run(job)));
-    let mut asked_to_stop = false;
+    // In a task of its own, and called there: one that panics has its failure reported.
+    let mut task = OnDrop(tokio::spawn(async move { run(job).await }));
+    let (mut asked_to_stop, mut pause) = (false, beat);
     let call = loop {
         let next = tokio::select! {
             ended = &mut task => Next::Ended(ended),
-            () = tokio::time::sleep(beat) => Next::Beat,
+            () = tokio::time::sleep(pause) => Next::Beat,
             changed = heard.changed() => {
                 // Its sender lives as long as the task that spawned this one.
                 if changed.is_err() { Next::Beat } else { Next::Phase }
@@ -283,19 +289,22 @@ async fn one<S, R, F>(
                 // Asked before, and still there.
                 Ok(true) if asked_to_stop => break Call::Yield { record: id, token },
                 Ok(says_stop) => {
+                    pause = beat;
                     asked_to_stop |= says_stop;
                     if says_stop {
                         stop.send_replace(true);
                     }
                 }
                 // The lease is lost: whatever it still does comes to nothing.
-                Err(EngineError::Refused(_) | EngineError::Closed) => return,
-                Err(_) => {}
+                Err(EngineError::Refused(_) | EngineError::Closed | EngineError::Broken) => return,
+                // Not a whole beat later: two of those, and the lease has run out.
+                Err(EngineError::Overloaded { retry_after }) => pause = retry_after.min(beat),
+                Err(error) => pause = if error.may_pass() { AGAIN.min(beat) } else { beat },
             },
         }
     };
     drop(task);
-    report(&shared, &actor, call).await;
+    report(&shared, &actor, call, &heard).await;
 }
 
 async fn heartbeat<S: Store>(shared: &Shared<S>, actor: &Actor, call: &Call) -> Result<bool, EngineError> {
@@ -305,27 +314,57 @@ async fn heartbeat<S: Store>(shared: &Shared<S>, actor: &Actor, call: &Call) -> 
 async fn submit<S: Store>(shared: &Shared<S>, submission: Submission) -> Result<crate::Answer, EngineError> {
     let mut answers = shared.queue.enter(vec![submission])?;
     match answers.pop() {
-        Some(answer) => answer.await.unwrap_or(Err(EngineError::Closed)),
-        None => Err(EngineError::Closed),
+        Some(answer) => shared.queue.answered(answer).await,
+        None => Err(shared.queue.gone()),
     }
 }
 
-/// Until it is taken or refused. The same report twice does no harm: its token sees to that.
-async fn report<S: Store>(shared: &Shared<S>, actor: &Actor, call: Call) {
+/// Until it is taken or refused, as long as trying again may help and the worker's time is not over. The same report twice does
+/// no harm: its token sees to that.
+async fn report<S: Store>(shared: &Shared<S>, actor: &Actor, mut call: Call, heard: &watch::Receiver<Phase>) {
+    let (mut last_tries, mut is_instead) = (LAST_TRIES, false);
     loop {
-        match submit(shared, Submission::new(actor, call.clone())).await {
-            Ok(_) | Err(EngineError::Closed) => return,
-            Err(EngineError::Refused(refusal)) => {
-                // A result that the lifecycle will not have fails the job, which would else be tried until its lease ends.
-                let Call::Commit { record, token, .. } = call else { return };
-                if refusal.status == 422 || refusal.status == 413 {
-                    let error =
-                        ErrorReport { retryable: Some(false), ..ErrorReport::new("bad_result", &refusal.reason) };
-                    let _ = submit(shared, Submission::new(actor, Call::Fail { record, token, error })).await;
+        let Err(error) = submit(shared, Submission::new(actor, call.clone())).await else { return };
+        if error.may_pass() {
+            if *heard.borrow() == Phase::Over {
+                last_tries -= 1;
+                if last_tries == 0 {
+                    return;
                 }
-                return;
             }
-            Err(_) => tokio::time::sleep(AGAIN).await,
+            tokio::time::sleep(AGAIN).await;
+            continue;
+        }
+        match instead(call, &error) {
+            Some(other) if !is_instead => (call, is_instead) = (other, true),
+            _ => return,
         }
     }
+}
+
+/// What to report where a report will never be taken: the job fails, which would else run until its lease ends, and again.
+fn instead(call: Call, error: &EngineError) -> Option<Call> {
+    let failed =
+        |code: &str, message: &str| ErrorReport { retryable: Some(false), ..ErrorReport::new(code, short(message)) };
+    let (record, token, error) = match (call, error) {
+        (Call::Commit { record, token, .. }, EngineError::Refused(refusal)) => match refusal.status {
+            413 | 422 => (record, token, failed("bad_result", &refusal.reason)),
+            _ => return None,
+        },
+        (Call::Commit { record, token, .. }, EngineError::TooLarge { most }) => {
+            (record, token, failed("SIZE_EXCEEDED", &format!("the result has more than {most} bytes")))
+        }
+        (_, error) if error.is_the_end() => return None,
+        (Call::Commit { record, token, .. }, other) => (record, token, failed(other.code(), &other.to_string())),
+        (Call::Fail { record, token, error }, EngineError::TooLarge { .. }) => {
+            let (code, message) = (short(&error.code).into(), short(&error.message).into());
+            (record, token, ErrorReport { code, message, ..error })
+        }
+        _ => return None,
+    };
+    Some(Call::Fail { record, token, error })
+}
+
+fn short(text: &str) -> &str {
+    text.char_indices().nth(SHORT).map_or(text, |(end, _)| &text[..end])
 }

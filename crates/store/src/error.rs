@@ -1,12 +1,12 @@
 //! What may go wrong in a store.
 
-use onceward_core::diagnostic::Diagnostic;
+use onceward_core::diagnostic::{Diagnostic, Severity};
 
 /// Why a store did not do what it was asked. Nothing of the failed call is kept.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Try again soon.
-    #[error("the database is busy: another process holds its write lock")]
+    #[error("the database is busy: others hold what this needs, try again")]
     Busy,
     #[error("the disk is full: nothing was written")]
     Full,
@@ -31,11 +31,56 @@ pub enum StoreError {
     Pruned { oldest: u64 },
     #[error("version {hash} of the lifecycle `{lifecycle}` was never given to this store")]
     UnknownDefinition { lifecycle: String, hash: String },
-    #[error("the lifecycle files have {} errors", .0.len())]
+    #[error("{}", first_of(.0))]
     Unsound(Vec<Diagnostic>),
 }
 
+/// How many errors there are, and the first of them.
+fn first_of(diagnostics: &[Diagnostic]) -> String {
+    let mut errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+    match (errors.next(), errors.count()) {
+        (None, _) => "the lifecycle files are not sound".to_owned(),
+        (Some(first), 0) => format!("the lifecycle files have an error: {} [{}]", first.message, first.code),
+        (Some(first), more) => {
+            format!("the lifecycle files have {} errors, the first: {} [{}]", more + 1, first.message, first.code)
+        }
+    }
+}
+
 impl StoreError {
+    /// Stable, for programs; docs/errors.md says what to do about each.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Busy => "store_busy",
+            Self::Full => "store_full",
+            Self::ReadOnly(_) => "store_read_only",
+            Self::Corrupt(_) => "store_corrupt",
+            Self::Unavailable(_) => "store_unavailable",
+            Self::Locked { .. } => "store_locked",
+            Self::Rejected(_) => "store_rejected",
+            Self::TooNew { .. } => "store_too_new",
+            Self::TooOld { .. } => "store_too_old",
+            Self::Pruned { .. } => "pruned",
+            Self::UnknownDefinition { .. } => "unknown_definition",
+            Self::Unsound(_) => "unsound_lifecycle",
+        }
+    }
+
+    /// As HTTP numbers it: 503 and 507 may pass by themselves or by an operator's hand, 500 does not.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Busy | Self::ReadOnly(_) | Self::Unavailable(_) | Self::Locked { .. } => 503,
+            Self::Full => 507,
+            Self::Pruned { .. } => 410,
+            Self::Unsound(_) => 422,
+            Self::Corrupt(_)
+            | Self::Rejected(_)
+            | Self::TooNew { .. }
+            | Self::TooOld { .. }
+            | Self::UnknownDefinition { .. } => 500,
+        }
+    }
+
     pub(crate) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt(what.into())
     }

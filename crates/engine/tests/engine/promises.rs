@@ -176,6 +176,10 @@ fn checks_are_asked() {
         Checks::default(),
         Checks::default().on("race.note", "decent", |_| async { Err(Unanswered("down".to_owned())) }),
         Checks::default().on("race.note", "decent", |_| async { panic!("a check of the user's that is broken") }),
+        Checks::default().on("race.note", "decent", |asked: Asked| {
+            assert!(asked.content.is_some(), "one that is broken before it comes to its future");
+            async { Ok(object(json!({ "fine": true }))) }
+        }),
         Checks::default().on("race.note", "decent", |_| std::future::pending()),
     ];
     for checks in silent {

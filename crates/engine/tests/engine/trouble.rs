@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use onceward_core::decide::Call;
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::value::RecordId;
 use onceward_engine::{Config, Engine, EngineError, Submission, Wanted};
-use onceward_store::{Batch, Clock, Conflict, MemoryStore, Save, Store, StoreError};
+use onceward_store::{Batch, Clock, Conflict, ListQuery, MemoryStore, Save, Store, StoreError};
 use onceward_testkit::worker;
 use tokio::sync::Semaphore;
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{JOB, LONG, new_job, open, ops, start, unpolled, wait};
+use crate::stage::{JOB, LONG, code, new_job, open, ops, start, unpolled, wait};
 
 fn memory() -> MemoryStore {
     MemoryStore::new(Clock::manual(start()))
@@ -42,6 +44,60 @@ fn the_rejected_one_fails_alone() {
             }
         }
         assert_eq!(engine.store().log(0, 1_000).await.unwrap().len(), 99);
+        engine.close().await;
+    });
+}
+
+/// One that cannot be read fails alone as well: what goes in the same batch, whoever asks for it, is saved.
+#[test]
+fn the_damaged_one_fails_alone() {
+    wait(async {
+        let engine = open(Troubled::new(memory(), |_: &Batch| None), Config::default()).await;
+        let mut ids = Vec::new();
+        for reply in engine.submit_all((0..100).map(|_| new_job()).collect()).await.unwrap() {
+            ids.push(reply.unwrap().subject);
+        }
+        engine.store().damaged.lock().unwrap().insert(ids[37]);
+        let lease = |id: &RecordId| {
+            let call = Call::Lease { record: *id, worker: "w".into(), lease: None, start: true };
+            Submission::new(&worker("bob"), call)
+        };
+        let replies = engine.submit_all(ids.iter().map(lease).collect()).await.unwrap();
+        let failed: Vec<_> = replies.iter().enumerate().filter(|(_, reply)| reply.is_err()).collect();
+        assert!(matches!(failed[..], [(37, Err(EngineError::Store(_)))]), "{failed:?}");
+        engine.close().await;
+    });
+}
+
+/// Damaged records that are due, more than are done at once, keep nobody waiting: the lease after them ends in its time, and
+/// lists and counts are answered.
+#[test]
+fn the_damaged_are_passed_by() {
+    wait(async {
+        let clock = Clock::manual(start());
+        let store = Troubled::new(MemoryStore::new(clock.clone()), |_: &Batch| None);
+        let engine = open(store, Config { batch: 10, ..unpolled() }).await;
+        let after = |seconds| start().checked_add(onceward_core::time::Duration::from_secs(seconds)).unwrap();
+        let mut held = Vec::new();
+        for number in 0..25 {
+            clock.set(after(number));
+            engine.submit(new_job()).await.unwrap();
+            held.push(engine.lease(&worker("bob"), &Wanted::one(JOB, "w")).await.unwrap().remove(0).record.id);
+        }
+        let last = held.pop().expect("one that is sound");
+        engine.store().damaged.lock().unwrap().extend(&held);
+        clock.set(after(3_600));
+        engine.wake();
+        let ended = async {
+            while engine.store().record(last).await.unwrap().unwrap().live_execution().is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, ended).await.expect("in time");
+        let jobs = engine.list(&ops(), &ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap();
+        assert_eq!(jobs.records.iter().map(|job| job.id).collect::<Vec<_>>(), [last]);
+        assert_eq!(engine.counts(&ops()).await.unwrap().iter().map(|count| count.count).sum::<u64>(), 25);
+        assert!(engine.get(&ops(), held[0]).await.is_err());
         engine.close().await;
     });
 }
@@ -162,6 +218,36 @@ fn due_in_trouble_waits() {
     });
 }
 
+/// Should the loop that saves break, callers are told just that, and not that the engine was closed. Closing still ends.
+#[test]
+fn a_broken_engine_says_so() {
+    wait(async {
+        let breaks = |batch: &Batch| has_eve(batch).then(|| panic!("a bug of ours"));
+        let engine = open(Troubled::new(memory(), breaks), Config::default()).await;
+        let mut fatal = new_job();
+        fatal.actor.id = "eve".into();
+        assert_eq!(code(&engine.submit(fatal).await), "engine_broken");
+        assert_eq!(code(&engine.submit(new_job()).await), "engine_broken");
+        tokio::time::timeout(LONG, engine.close()).await.expect("in time");
+        assert_eq!(code(&engine.submit(new_job()).await), "closed");
+    });
+}
+
+/// Files that are not sound are not taken, and the error says what is wrong first.
+#[test]
+fn unsound_files_are_told() {
+    wait(async {
+        let engine = open(memory(), Config::default()).await;
+        let file = File { name: "bad.toml".to_owned(), text: "language = 1\nlifecycle = \"bad.one\"\n".into() };
+        let error = engine.define(&Files { files: vec![file] }).await.expect_err("unsound");
+        assert_eq!((error.status(), error.code()), (422, "unsound_lifecycle"));
+        let EngineError::Store(store) = &error else { panic!("{error}") };
+        let StoreError::Unsound(diagnostics) = &**store else { panic!("{error}") };
+        assert!(error.to_string().contains(&diagnostics[0].message), "{error}");
+        engine.close().await;
+    });
+}
+
 /// What comes while a batch is being saved is the next one: a hundred callers cost a few transactions.
 #[test]
 fn callers_share_a_transaction() {
@@ -181,6 +267,125 @@ fn callers_share_a_transaction() {
         assert_eq!(tally.operations, 100);
         // One that was alone when it came, then the others; one more where a caller was about to enter the queue.
         assert!(tally.batches <= 3, "{tally:?}");
+        engine.close().await;
+    });
+}
+
+/// A batch that is stuck in the store holds up nobody who comes after it, be there ever so few.
+#[test]
+fn few_do_not_wait_for_one_that_is_stuck() {
+    wait(async {
+        let mut store = Troubled::new(memory(), |_: &Batch| None);
+        store.gate = Arc::new(Semaphore::new(0));
+        let engine = open(store.clone(), Config::default()).await;
+        let stuck = create(&engine);
+        let both = async {
+            while store.came.load(Ordering::SeqCst) == 0 {
+                tokio::task::yield_now().await;
+            }
+            let late = create(&engine);
+            while store.came.load(Ordering::SeqCst) < 2 {
+                tokio::task::yield_now().await;
+            }
+            late
+        };
+        let late = tokio::time::timeout(LONG, both).await.expect("in time");
+        store.gate.add_permits(2);
+        stuck.await.unwrap();
+        late.await.unwrap();
+        engine.close().await;
+    });
+}
+
+/// No transaction has more operations than are said, however the calls fall; those of one call stay together.
+#[test]
+fn a_batch_is_as_large_as_is_said() {
+    wait(async {
+        let largest = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&largest);
+        let mut store = Troubled::new(memory(), move |batch: &Batch| {
+            seen.fetch_max(batch.writes.len(), Ordering::SeqCst);
+            None
+        });
+        store.gate = Arc::new(Semaphore::new(0));
+        let engine = open(store.clone(), Config { batch: 10, ..Config::default() }).await;
+        let calls: Vec<_> = (0..20)
+            .map(|_| {
+                let engine = engine.clone();
+                tokio::spawn(async move { engine.submit_all((0..7).map(|_| new_job()).collect()).await })
+            })
+            .collect();
+        while engine.waiting() < 140 {
+            tokio::task::yield_now().await;
+        }
+        store.gate.add_permits(100);
+        for call in calls {
+            assert!(call.await.unwrap().unwrap().iter().all(Result::is_ok));
+        }
+        assert_eq!(largest.load(Ordering::SeqCst), 7);
+        engine.close().await;
+    });
+}
+
+/// Two batches decided abreast, both after the same job: one of them finds out when it is saved, and decides again.
+#[test]
+fn two_abreast_and_one_lease() {
+    wait(async {
+        let mut store = Troubled::new(memory(), |_: &Batch| None);
+        store.gate = Arc::new(Semaphore::new(1));
+        let engine = open(store.clone(), Config::default()).await;
+        let id = engine.submit(new_job()).await.unwrap().subject;
+        let lease = |number: usize| {
+            let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
+            let (engine, submission) = (engine.clone(), Submission::new(&worker(&format!("w{number}")), call));
+            tokio::spawn(async move { engine.submit(submission).await })
+        };
+        let tasks: Vec<_> = (0..64).map(lease).collect();
+        // The one that made the job, and two that lease it.
+        while store.came.load(Ordering::SeqCst) < 3 {
+            tokio::task::yield_now().await;
+        }
+        store.gate.add_permits(100);
+        let mut won = 0;
+        for task in tasks {
+            won += usize::from(task.await.unwrap().is_ok());
+        }
+        assert_eq!((won, store.executions(id).await.unwrap().len()), (1, 1));
+        assert_eq!(engine.tally().conflicts, 1);
+        engine.close().await;
+    });
+}
+
+/// However many ask for jobs, and for however many: no more are looked for than have room, and in the end all are had.
+#[test]
+fn a_look_for_jobs_is_bounded() {
+    wait(async {
+        let engine = open(Troubled::new(memory(), |_: &Batch| None), Config { queue: 50, ..Config::default() }).await;
+        // Those of one call leave their places a moment after they are answered.
+        for _ in 0..25 {
+            engine.submit_all((0..20).map(|_| new_job()).collect()).await.unwrap();
+        }
+        let tasks = (0..40).map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                let wanted = Wanted { most: 20, ..Wanted::one(JOB, "w") };
+                let mut had = 0;
+                loop {
+                    match engine.lease(&worker("bob"), &wanted).await {
+                        Ok(found) if found.is_empty() => return had,
+                        Ok(found) => had += found.len(),
+                        Err(EngineError::Overloaded { .. }) => tokio::task::yield_now().await,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            })
+        });
+        let mut had = 0;
+        for task in tasks.collect::<Vec<_>>() {
+            had += task.await.unwrap();
+        }
+        assert_eq!(had, 500);
+        assert!(engine.store().asked.load(Ordering::SeqCst) <= 50);
         engine.close().await;
     });
 }

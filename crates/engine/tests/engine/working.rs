@@ -1,18 +1,19 @@
 //! Workers inside the process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use onceward_core::decide::ErrorReport;
+use onceward_core::decide::{Call, ErrorReport};
 use onceward_core::record::{Record, Token};
 use onceward_core::time::Duration as Span;
 use onceward_core::value::{RecordId, Value};
 use onceward_engine::{Config, Engine, Job, Wanted, Working};
-use onceward_store::{AnyStore, Clock, MemoryStore, Store};
+use onceward_store::{AnyStore, Batch, Clock, MemoryStore, Store, StoreError, Write};
 use onceward_testkit::{user, worker};
 use serde_json::{Value as Json, json};
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::stage::troubled::Troubled;
 use crate::stage::{Folder, LONG, object, on_each, open, ops, sqlite, start, unpolled, wait};
 
 const ERRAND: &str = "race.errand";
@@ -73,6 +74,102 @@ fn a_closure_for_each_job() {
         assert_eq!(last_error(&*until(engine, ids[3], in_state("failed")).await), "bad_result");
         let effect = engine.effect(&user("ann"), ids[0]).await.unwrap().expect("an effect");
         assert_eq!(effect.result, json!({ "said": "here" }));
+    });
+}
+
+/// A result that is too large fails its job, and so does one that the database will not have; of an error that is too large the
+/// beginning is reported. Nothing is tried for ever: closing comes to an end.
+#[test]
+fn what_is_never_taken_fails_its_job() {
+    wait(async {
+        let reject = |batch: &Batch| {
+            let rude = |write: &Write| matches!(&write.operation.call, Call::Commit { result, .. } if result["said"] == "rude");
+            batch.writes.iter().any(rude).then(|| Err(StoreError::Rejected("no".to_owned())))
+        };
+        let store = Troubled::new(MemoryStore::new(Clock::manual(start())), reject);
+        let engine = open(store, Config { result_bytes: 1_000, input_bytes: 2_000, ..unpolled() }).await;
+        let (large, rude, wordy) =
+            (errand(&engine, "large").await, errand(&engine, "rude").await, errand(&engine, "wordy").await);
+        engine.work(Working::on(ERRAND), |job: Job| async move {
+            match job.field("what").as_str() {
+                Some("large") => Ok(json!({ "said": "x".repeat(2_000) })),
+                Some("rude") => Ok(json!({ "said": "rude" })),
+                _ => Err(ErrorReport { retryable: Some(false), ..ErrorReport::new("wordy", &"x".repeat(5_000)) }),
+            }
+        });
+        assert_eq!(last_error(&*until(&engine, large, in_state("failed")).await), "SIZE_EXCEEDED");
+        assert_eq!(last_error(&*until(&engine, rude, in_state("failed")).await), "store_rejected");
+        assert_eq!(last_error(&*until(&engine, wordy, in_state("failed")).await), "wordy");
+        tokio::time::timeout(LONG, engine.close()).await.expect("in time");
+    });
+}
+
+/// A closure that panics before it comes to its future fails its job like any other.
+#[test]
+fn a_panic_at_once_is_reported() {
+    wait(async {
+        let engine = open(MemoryStore::new(Clock::manual(start())), unpolled()).await;
+        let id = errand(&engine, "stumble").await;
+        engine.work(Working::on(ERRAND), |job: Job| {
+            assert_ne!(job.token, Token(1), "over a stone");
+            async { Ok(json!({ "said": "ouch" })) }
+        });
+        let stumbled = until(&engine, id, in_state("done")).await;
+        assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("panicked")));
+        engine.close().await;
+    });
+}
+
+/// A heartbeat that finds no room is tried again soon enough to keep the lease.
+#[test]
+fn a_heartbeat_that_finds_no_database_is_tried_again() {
+    wait(async {
+        let beats = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&beats);
+        let busy = move |batch: &Batch| {
+            let beat = |write: &Write| matches!(write.operation.call, Call::Heartbeat { .. });
+            if !batch.writes.iter().any(beat) {
+                return None;
+            }
+            let mut told = told.lock().unwrap();
+            told.push(tokio::time::Instant::now());
+            (told.len() < 3).then_some(Err(StoreError::Busy))
+        };
+        let store = Troubled::new(MemoryStore::new(Clock::manual(start())), busy);
+        let engine = open(store, Config { grace: Duration::ZERO, ..unpolled() }).await;
+        errand(&engine, "wait").await;
+        // A beat of a second: two that fail, each tried again a whole one later, and the lease is gone.
+        let lease = Some(Span::from_millis(3_000));
+        engine.work(Working { lease, ..Working::on(ERRAND) }, |_: Job| std::future::pending());
+        let three = async {
+            loop {
+                if let [first, _, third, ..] = beats.lock().unwrap()[..] {
+                    return third - first;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let took = tokio::time::timeout(LONG, three).await.expect("in time");
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        engine.close().await;
+    });
+}
+
+/// A database that is busy for good does not keep a worker from closing: what it could not report runs out.
+#[test]
+fn a_report_that_finds_no_database_ends_with_the_worker() {
+    wait(async {
+        let busy = |batch: &Batch| {
+            let commit = |write: &Write| matches!(write.operation.call, Call::Commit { .. });
+            batch.writes.iter().any(commit).then_some(Err(StoreError::Busy))
+        };
+        let store = Troubled::new(MemoryStore::new(Clock::manual(start())), busy);
+        let engine = open(store.clone(), Config { grace: Duration::from_millis(1), ..unpolled() }).await;
+        let id = errand(&engine, "fetch").await;
+        engine.work(Working::on(ERRAND), |_: Job| async { Ok(json!({ "said": "here" })) });
+        until(&engine, id, |record| record.live_execution().is_some()).await;
+        tokio::time::timeout(LONG, engine.close()).await.expect("in time");
+        assert!(store.inner.record(id).await.unwrap().unwrap().live_execution().is_some());
     });
 }
 

@@ -1,7 +1,8 @@
 //! A store that fails when a test says so, before anything is written.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
@@ -25,6 +26,10 @@ pub(crate) struct Troubled {
     pub(crate) gate: Arc<Semaphore>,
     /// Saves that have come to the gate.
     pub(crate) came: Arc<AtomicUsize>,
+    /// The most candidates that were asked for at once.
+    pub(crate) asked: Arc<AtomicUsize>,
+    /// Records that cannot be read for an operation.
+    pub(crate) damaged: Arc<Mutex<HashSet<RecordId>>>,
 }
 
 impl Troubled {
@@ -33,12 +38,23 @@ impl Troubled {
         trouble: impl Fn(&Batch) -> Option<Result<Save, StoreError>> + Send + Sync + 'static,
     ) -> Self {
         let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
-        Self { inner, trouble: Arc::new(Box::new(trouble)), gate, came: Arc::default() }
+        Self {
+            inner,
+            trouble: Arc::new(Box::new(trouble)),
+            gate,
+            came: Arc::default(),
+            asked: Arc::default(),
+            damaged: Arc::default(),
+        }
     }
 }
 
 impl Store for Troubled {
     async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+        let is_damaged = |key: &Key| matches!(key, Key::Record(id) if self.damaged.lock().unwrap().contains(id));
+        if keys.iter().any(is_damaged) {
+            return Err(StoreError::Corrupt("a record".to_owned()));
+        }
         self.inner.load(base, keys).await
     }
 
@@ -52,6 +68,7 @@ impl Store for Troubled {
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+        self.asked.fetch_max(query.limit, Ordering::SeqCst);
         self.inner.leasable(query).await
     }
 
