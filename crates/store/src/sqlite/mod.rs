@@ -140,9 +140,9 @@ impl SqliteStore {
         let near = Mutex::new(reader()?);
         let writer = Writer::new(connection, Arc::clone(&shared), Checkpoints::start(path)?)?;
         let inner = Inner {
-            readers: Threads::start("read", readers)?,
+            readers: Threads::start("read", readers, |reader| let_go(&reader.connection))?,
             near,
-            writer: Threads::start("write", vec![writer])?,
+            writer: Threads::start("write", vec![writer], Writer::recover)?,
             shared,
             clock,
             // The standard library's hashes begin with chance.
@@ -173,6 +173,13 @@ impl SqliteStore {
         job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
         self.inner.readers.run(move |reader| reader.read(job)).await
+    }
+}
+
+/// After a panic: a snapshot that is still held, should there be one, is not.
+fn let_go(connection: &Connection) {
+    if !connection.is_autocommit() {
+        let _ = connection.execute_batch("ROLLBACK");
     }
 }
 
