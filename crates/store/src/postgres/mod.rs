@@ -114,7 +114,15 @@ impl PostgresStore {
         let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
         let known = RwLock::new(Arc::new(nothing));
-        let inner = Inner { pool, known, marks: Marks::default(), memory: Memory::default(), news, clock, sampled: Sampled::default() };
+        let inner = Inner {
+            pool,
+            known,
+            marks: Marks::default(),
+            memory: Memory::default(),
+            news,
+            clock,
+            sampled: Sampled::default(),
+        };
         inner.refresh().await?;
         Ok(Self { inner: Arc::new(inner) })
     }
