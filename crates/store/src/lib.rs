@@ -56,6 +56,7 @@ mod plain;
 mod postgres;
 mod prune;
 mod query;
+mod recent;
 pub mod scan;
 mod schema;
 mod scratch;

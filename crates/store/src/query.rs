@@ -21,7 +21,6 @@ pub struct LeaseQuery {
 pub struct Candidate {
     pub record: RecordId,
     pub lifecycle: Arc<str>,
-    pub key: Option<QueueKey>,
 }
 
 /// Which records to list, oldest first.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use onceward_core::decide::{Account, Call, Key, Operation};
 use onceward_core::time::Duration;
-use onceward_store::{Base, Clock, LeaseQuery, ListQuery, Replay, Save, SqliteStore, Store, StoreError};
+use onceward_store::{Base, Clock, LeaseQuery, ListQuery, Replay, Save, SqliteStore, SqliteView, Store, StoreError};
 use onceward_testkit::{random, user, worker};
 use serde_json::json;
 use stage::driver::Driver;
@@ -203,4 +203,81 @@ fn a_lock_that_goes_is_waited_for() {
         drop(held);
         assert!(hear.recv().expect("an answer").is_ok());
     });
+}
+
+/// Whatever name it is reached by, it is one file, and one engine works on it: also where it is made only now.
+#[cfg(unix)]
+#[test]
+fn a_second_engine_is_refused_by_every_name() {
+    let folder = Folder::new();
+    let beside = |name: &str| folder.file().with_file_name(name);
+    let (link, before) = (beside("link.db"), beside("before.db"));
+    std::os::unix::fs::symlink("made.db", &before).unwrap();
+    std::os::unix::fs::symlink(folder.file().parent().unwrap(), beside("folder")).unwrap();
+    let _first = open(&folder).unwrap();
+    std::os::unix::fs::symlink(folder.file(), &link).unwrap();
+    let named = folder.file();
+    let named = named.file_name().unwrap();
+    for other in [link, beside("folder").join(named), beside("folder").join("link.db")] {
+        let found = SqliteStore::open(&other, Clock::manual(start()));
+        assert!(matches!(found, Err(StoreError::Locked { .. })), "{other:?}: {found:?}");
+    }
+    let _made = SqliteStore::open(&before, Clock::manual(start())).expect("the link leads to a new file");
+    let found = SqliteStore::open(beside("made.db"), Clock::manual(start()));
+    assert!(matches!(found, Err(StoreError::Locked { .. })), "{found:?}");
+}
+
+/// Somebody who writes past the lock is noticed before the next batch is written: what was loaded before is compared, and what was
+/// known by heart is read again.
+#[test]
+fn a_strangers_write_is_noticed() {
+    wait(async {
+        let folder = Folder::new();
+        let store = open(&folder).unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let ann = user("ann");
+        let id = driver.create(&ann, "suite.box", json!({}), start()).await;
+        let mut open = driver.open(start());
+        let call = stage::driver::fire(id, "earn", json!({ "amount": 1 }));
+        let operation = Operation { seed: 1 << 90, actor: ann.clone(), call, answers: Vec::new() };
+        driver.decide(&mut open, operation.clone(), start()).await;
+        let stranger = rusqlite::Connection::open(folder.file()).unwrap();
+        stranger.execute("UPDATE records SET version = version + 1", []).unwrap();
+        let Save::Conflict(conflict) = driver.save(&open).await else { panic!("it was written over") };
+        assert_eq!(conflict.keys, [Key::Record(id)]);
+        let mut open = driver.open(start());
+        driver.decide(&mut open, operation, start()).await;
+        assert!(matches!(driver.save(&open).await, Save::Saved { .. }), "loaded again, not remembered");
+        assert_eq!(store.record(id).await.unwrap().unwrap().version, 3);
+        let columns =
+            "definition, state, version, owner, fields, attempt, created_at, updated_at, entered_at, hold, head, entry";
+        let sql =
+            format!("INSERT INTO records (row, id, {columns}) SELECT row + 1, randomblob(16), {columns} FROM records");
+        stranger.execute(&sql, []).unwrap();
+        driver.create(&ann, "suite.box", json!({}), start()).await;
+        let rows: i64 = stranger.query_row("SELECT max(row) FROM records", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 3, "the stranger's number is not given again");
+    });
+}
+
+/// A copy whose WAL cannot be read is refused, not read without what came last.
+#[cfg(unix)]
+#[test]
+fn a_copy_is_not_read_without_its_wal() {
+    let folder = Folder::new();
+    let store = open(&folder).unwrap();
+    wait(store.put_definitions(&suite())).unwrap();
+    let beside = |name: &str| folder.file().with_file_name(name);
+    let wal = |file: std::path::PathBuf| std::path::PathBuf::from(format!("{}-wal", file.display()));
+    std::fs::copy(folder.file(), beside("copy.db")).unwrap();
+    std::fs::copy(wal(folder.file()), wal(beside("copy.db"))).unwrap();
+    assert!(SqliteView::open(beside("copy.db")).is_ok(), "both can be read here");
+    std::fs::copy(wal(folder.file()), wal(beside("copy.db"))).unwrap();
+    // As in a folder that cannot be written: the file that readers share cannot be made.
+    let shared = beside("copy.db-shm");
+    let _ = std::fs::remove_file(&shared);
+    std::os::unix::fs::symlink("nowhere/at-all", &shared).unwrap();
+    let found = SqliteView::open(beside("copy.db")).map(drop);
+    assert!(matches!(&found, Err(StoreError::Unavailable(why)) if why.contains("copy.db-wal holds")), "{found:?}");
 }

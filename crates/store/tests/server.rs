@@ -7,7 +7,11 @@ use std::sync::Arc;
 use onceward_core::decide::{Call, Key};
 use onceward_core::diagnostic::File;
 use onceward_core::time::Duration;
-use onceward_store::{Base, Clock, LeaseQuery, PostgresStore, Save, Store, StoreError};
+use onceward_core::value::RecordId;
+use onceward_store::scan::Scan as _;
+use onceward_store::{
+    Base, Clock, LeaseQuery, LetterAnswer, PostgresStore, PostgresView, Refused, Save, Store, StoreError,
+};
 use onceward_testkit::postgres::{Server, psql};
 use onceward_testkit::{user, worker};
 use serde_json::json;
@@ -260,5 +264,78 @@ fn down_and_back_again() {
         let later = start().checked_add(Duration::from_secs(1)).unwrap();
         driver.ok(&ann, fire(id, "write", json!({ "number": 2 })), later).await;
         assert_eq!(store.history(id, 0, 10).await.unwrap().len(), 3);
+    });
+}
+
+/// Where pruning left holes, a page goes on behind them: an empty one is the end.
+#[test]
+fn the_log_goes_on_behind_a_hole() {
+    wait(async {
+        let url = Server::shared().database();
+        let store = open(&url).await.unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        for _ in 0..20 {
+            driver.create(&user("ann"), "suite.task", json!({}), start()).await;
+        }
+        let holes =
+            "DELETE FROM onceward.history h USING onceward.batches b WHERE h.place >> 20 = b.batch AND b.last BETWEEN";
+        psql(&url, &format!("{holes} 3 AND 9"));
+        psql(&url, &format!("{holes} 12 AND 17"));
+        psql(&url, "DELETE FROM onceward.batches WHERE last BETWEEN 13 AND 16");
+        let view = PostgresView::open(&url).await.unwrap();
+        for limit in [1, 2, 3, 5, 100] {
+            let (mut read, mut scanned) = (vec![0], vec![0]);
+            loop {
+                let page = store.log(read[read.len() - 1], limit).await.unwrap();
+                assert!(page.len() <= limit);
+                if page.is_empty() {
+                    break;
+                }
+                read.extend(page.iter().map(|entry| entry.seq));
+            }
+            assert_eq!(read, [0, 1, 2, 10, 11, 18, 19, 20], "{limit}");
+            loop {
+                let page = view.scan_log(scanned[scanned.len() - 1], limit).await.unwrap().rows;
+                if page.is_empty() {
+                    break;
+                }
+                scanned.extend(page.iter().map(|row| row.seq));
+            }
+            assert_eq!(scanned, [0, 1, 2, 10, 11, 18, 19, 20], "{limit}");
+        }
+    });
+}
+
+/// Letters are taken up to so many bytes at once, and none is larger than the table takes. That one was carried out counts more
+/// than that another engine refused it.
+#[test]
+fn letters_are_bounded_and_what_was_done_is_told() {
+    wait(async {
+        let url = Server::shared().database();
+        let store = open(&url).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let send = "INSERT INTO onceward.inbox (owner, key, lifecycle, input) \
+                    SELECT 'shop', 'large ' || n, 'suite.box', jsonb_build_object('x', repeat('x', $1)) FROM generate_series(1, $2) n";
+        let refused = client.execute(send, &[&(1 << 20), &1]).await.unwrap_err();
+        assert_eq!(refused.as_db_error().and_then(|error| error.constraint()), Some("inbox_input_size"));
+        client.execute(send, &[&1_000_000, &40]).await.unwrap();
+        let mut taken = Vec::new();
+        for expected in [17, 17, 6, 0] {
+            let letters = store.letters(100).await.unwrap();
+            assert_eq!(letters.len(), expected);
+            taken.extend(letters.iter().map(|letter| letter.number));
+        }
+        assert!(taken.is_sorted() && taken.len() == 40, "{taken:?}");
+        let (number, record) = (taken[0], RecordId(uuid::Uuid::from_u128(7)));
+        let refusal = Refused { status: 404, code: "no_lifecycle".to_owned(), reason: "none".to_owned() };
+        let (done, refused) = (Ok(record), Err(refusal));
+        for outcome in [&refused, &done, &refused] {
+            let answer = LetterAnswer { number, outcome: outcome.clone() };
+            store.answer_letters(&[answer]).await.unwrap();
+        }
+        let told = format!("SELECT subject, status, code, reason FROM onceward.inbox WHERE number = {number}");
+        assert_eq!(psql(&url, &told), format!("{record}|||"));
     });
 }

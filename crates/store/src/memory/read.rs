@@ -85,7 +85,7 @@ impl Kept {
                 *free -= 1;
             }
             let lifecycle = Arc::clone(&record.lifecycle.name);
-            found.push(Candidate { record: record.id, lifecycle, key: waiting.key });
+            found.push(Candidate { record: record.id, lifecycle });
         }
         found
     }

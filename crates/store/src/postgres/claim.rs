@@ -13,6 +13,7 @@ use onceward_core::value::RecordId;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::connect::BEGIN;
 use super::load::{Asking, Wish};
 use super::pipeline::{Pipeline, arg};
 use super::rows::{self, key_text, size};
@@ -23,8 +24,6 @@ use crate::error::StoreError;
 use crate::names::Known;
 use crate::net::Net;
 use crate::query::running;
-
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 const CLAIM_UNIQUES: &str = "INSERT INTO onceward.uniques (lifecycle, name, parts, holder, whole) \
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::uuid[], $5::text[]) \

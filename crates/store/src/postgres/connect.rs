@@ -15,13 +15,20 @@ const CONNECTIONS: usize = 8;
 /// How long to wait for a connection, new or given back, before saying that the database cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How our own connections are served. Nothing that is written depends on it.
+/// How our own connections are served. Nothing that is written depends on it. What a URL says itself comes after it and wins.
 ///
 /// Every statement finds its rows by a key. Tables that are empty when a statement is planned would be read from end to end
 /// for as long as the plan is kept, so that is never worth planning. And a process that stops in the middle of a save, but
 /// does not die, lets go of its locks after a while; so does one that waits for them.
 const OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off \
      -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s";
+
+/// Comes last of all, and wins over what a role, a database or a URL has: what was answered is on the disk. Saves say it once more
+/// themselves ([`BEGIN`]), should somebody in between not pass it on.
+const DURABLE: &str = "-c synchronous_commit=on";
+
+/// Begins a transaction that writes.
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on";
 
 /// After so long without a word from the machine at the other end, the connection is taken for lost.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -31,9 +38,8 @@ pub(super) fn config(url: &str) -> Result<(Config, Tls), StoreError> {
     let asked = Asked::of(url)?;
     let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("this is no URL of a database: {error}"));
     let mut config: Config = asked.url.parse().map_err(|error: tokio_postgres::Error| bad(&error))?;
-    if config.get_options().is_none() {
-        config.options(OPTIONS);
-    }
+    let options = format!("{OPTIONS} {} {DURABLE}", config.get_options().unwrap_or_default());
+    config.options(options);
     if config.get_application_name().is_none() {
         config.application_name("onceward");
     }
@@ -93,5 +99,41 @@ impl Drop for InTransaction {
         if let Some(client) = self.0.take() {
             drop(Object::take(client));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onceward_testkit::postgres::{Server, psql};
+
+    use super::*;
+
+    /// What a role or a URL says of it or of other things: our connections write to the disk before they answer, and let go.
+    #[test]
+    fn commits_are_durable_whatever_the_role_says() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let url = Server::shared().database();
+        let name = url.rsplit('/').next().and_then(|name| name.split('?').next()).expect("a name").to_owned();
+        // The role is shared by all tests: in this database only.
+        for setting in ["synchronous_commit = off", "lock_timeout = 0"] {
+            psql(&url, &format!("ALTER ROLE CURRENT_USER IN DATABASE \"{name}\" SET {setting}"));
+        }
+        assert_eq!(psql(&url, "SHOW synchronous_commit"), "off");
+        let shown = |url: &str, setting: &str| {
+            let sql = format!("SHOW {setting}");
+            runtime.block_on(async {
+                let client = pool(url).expect("a pool").get().await.expect("a connection");
+                client.query_one(&sql, &[]).await.expect("a setting").get::<_, String>(0)
+            })
+        };
+        let join = if url.contains('?') { '&' } else { '?' };
+        let own = format!("{url}{join}options=-c%20work_mem%3D7MB%20-c%20synchronous_commit%3Doff%20-c%20jit%3Don");
+        for url in [&url, &own] {
+            assert_eq!(shown(url, "synchronous_commit"), "on");
+            assert_eq!(shown(url, "lock_timeout"), "5s");
+            assert_eq!(shown(url, "idle_in_transaction_session_timeout"), "30s");
+            assert_eq!(shown(url, "enable_seqscan"), "off");
+        }
+        assert_eq!((shown(&own, "work_mem"), shown(&own, "jit")), ("7MB".to_owned(), "on".to_owned()));
     }
 }

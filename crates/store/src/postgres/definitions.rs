@@ -7,7 +7,7 @@ use deadpool_postgres::ClientWrapper;
 use onceward_core::diagnostic::Files;
 
 use super::Inner;
-use super::connect::InTransaction;
+use super::connect::{BEGIN, InTransaction};
 use crate::catalog::{Catalog, source_of};
 use crate::error::StoreError;
 use crate::names::{Known, Names, brought};
@@ -36,7 +36,7 @@ pub(super) async fn put(inner: &Inner, files: &Files) -> Result<Known, StoreErro
     let source = source_of(files)?;
     let transaction = InTransaction::new(inner.pool.get().await?);
     let client = transaction.client()?;
-    client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE").await?;
+    client.batch_execute(BEGIN).await?;
     client.batch_execute("SELECT number FROM onceward.migrations WHERE number = 0 FOR UPDATE").await?;
     let known = recall(client, &inner.known()).await?;
     let mut catalog = Catalog::clone(&known.catalog);

@@ -13,21 +13,28 @@ use super::rows::{self, size};
 use crate::error::StoreError;
 use crate::inbox::{Letter, LetterAnswer, Refused};
 
+/// What may be taken at once, however many letters that are; but one in any case. The table takes none of more than a megabyte.
+const BYTES: i64 = 16 << 20;
+
 /// Letters that nobody has taken, or that somebody took too long ago to be still at it. Taking one only keeps others from
 /// doing the same: that it is carried out once is seen to by its key.
 const TAKE: &str = "UPDATE onceward.inbox i SET taken_until = clock_timestamp() + interval '30 seconds' \
-     FROM (SELECT number FROM onceward.inbox \
+     FROM (SELECT number, sum(bytes) OVER (ORDER BY number) - bytes AS before FROM ( \
+     SELECT number, octet_length(input::text) AS bytes FROM onceward.inbox \
      WHERE answered_at IS NULL AND (taken_until IS NULL OR taken_until < clock_timestamp()) \
-     ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED) t WHERE i.number = t.number \
+     ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED) w) t WHERE i.number = t.number AND t.before < $2 \
      RETURNING i.number, i.owner, i.roles, i.key, i.lifecycle, i.event, i.record, i.input::text";
 
+/// The first answer stays, but for one: where an engine took so long that another had the letter meanwhile and refused it, that it
+/// was carried out is the truth.
 const ANSWER: &str = "UPDATE onceward.inbox i SET answered_at = clock_timestamp(), subject = a.subject, status = a.status, \
      code = a.code, reason = a.reason FROM unnest($1::bigint[], $2::uuid[], $3::integer[], $4::text[], $5::text[]) \
-     a(number, subject, status, code, reason) WHERE i.number = a.number AND i.answered_at IS NULL";
+     a(number, subject, status, code, reason) \
+     WHERE i.number = a.number AND (i.answered_at IS NULL OR i.subject IS NULL AND a.subject IS NOT NULL)";
 
 pub(super) async fn take(inner: &Inner, limit: usize) -> Result<Vec<Letter>, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(TAKE, vec![arg(size(limit))]);
+    pipeline.add(TAKE, vec![arg(size(limit)), arg(BYTES)]);
     let answers = inner.run(&pipeline).await?;
     let (mut letters, mut unread) = (Vec::new(), Vec::new());
     for row in answers.iter().flatten() {

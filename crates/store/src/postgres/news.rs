@@ -104,7 +104,11 @@ async fn listen(
             }
         }
     });
-    let listening = client.batch_execute("LISTEN onceward").await;
+    // One that does not listen hears nothing, however long it stays open.
+    if let Err(error) = client.batch_execute("LISTEN onceward").await {
+        driving.abort();
+        return Err(error);
+    }
     // What was said before is not heard any more.
     raise.send_modify(|count| *count += 1);
     while let Some(word) = words.recv().await {
@@ -114,5 +118,5 @@ async fn listen(
         }
     }
     driving.abort();
-    listening
+    Ok(())
 }

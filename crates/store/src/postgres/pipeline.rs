@@ -40,9 +40,14 @@ impl<'a> Pipeline<'a> {
         self.calls.is_empty()
     }
 
-    /// Carry all of them out. Where one fails inside a transaction the database refuses the rest, a commit too: the first
-    /// error is the one that matters.
+    /// Carry all of them out.
     pub(super) async fn run(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, StoreError> {
+        Ok(self.attempt(client).await?)
+    }
+
+    /// The same, with the database's own words for what went wrong. Where one fails inside a transaction the database refuses the rest, a commit too: the first
+    /// error is the one that matters.
+    pub(super) async fn attempt(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
         // All that is new to this connection is prepared first, so that what follows is sent in order and at once.
         let mut statements: Vec<Option<Statement>> = Vec::with_capacity(self.calls.len());
         for call in &self.calls {
@@ -66,10 +71,12 @@ impl<'a> Pipeline<'a> {
             pending.push((Some(future), Vec::new()));
         }
         let mut failed = None;
-        // A statement is sent when it is first asked for its answer: in order.
+        // A statement is sent when it is first asked for its answer: in order. One that fails before it is sent, the server knows
+        // nothing of; so nothing that comes after it may be sent either, a commit least of all.
+        let (mut all_sent, mut sent) = (false, pending.len());
         poll_fn(|context| {
             let mut open = false;
-            for (future, rows) in &mut pending {
+            for (number, (future, rows)) in pending.iter_mut().take(sent).enumerate() {
                 let Some(waiting) = future else { continue };
                 match waiting.as_mut().poll(context) {
                     Poll::Pending => open = true,
@@ -83,12 +90,17 @@ impl<'a> Pipeline<'a> {
                         }
                     }
                 }
+                if !all_sent && failed.is_some() {
+                    sent = number + 1;
+                    break;
+                }
             }
+            all_sent = true;
             if open { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
         match failed {
-            Some(error) => Err(error.into()),
+            Some(error) => Err(error),
             None => Ok(pending.into_iter().map(|(_, rows)| rows).collect()),
         }
     }
@@ -97,4 +109,33 @@ impl<'a> Pipeline<'a> {
 /// A parameter of a statement.
 pub(super) fn arg<'a>(value: impl ToSql + Sync + Send + 'a) -> Parameter<'a> {
     Box::new(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use onceward_testkit::postgres::Server;
+
+    use super::*;
+    use crate::postgres::connect;
+
+    /// A statement whose parameters do not fit is never sent: what was to follow it must not be either.
+    #[test]
+    fn no_commit_follows_a_statement_that_was_not_sent() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let url = Server::shared().database();
+            let pool = connect::pool(&url).expect("a pool");
+            let client = pool.get().await.expect("a connection");
+            client.batch_execute("CREATE TABLE kept (x bigint)").await.expect("a table");
+            let mut pipeline = Pipeline::default();
+            pipeline.plain("BEGIN");
+            pipeline.add("INSERT INTO kept VALUES ($1)", vec![arg(1_i64)]);
+            pipeline.add("INSERT INTO kept VALUES ($1)", vec![arg("no number")]);
+            pipeline.plain("COMMIT");
+            pipeline.run(&client).await.expect_err("it does not fit");
+            client.batch_execute("ROLLBACK").await.expect("it is still open");
+            let kept: i64 = client.query_one("SELECT count(*) FROM kept", &[]).await.expect("a count").get(0);
+            assert_eq!(kept, 0);
+        });
+    }
 }

@@ -8,7 +8,7 @@ use onceward_core::value::RecordId;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::connect::InTransaction;
+use super::connect::{BEGIN, InTransaction};
 use super::pipeline::{Pipeline, arg};
 use super::rows::{self, key_text, signed, size};
 use super::write::{END, FEWER, HISTORY, PLACE};
@@ -29,8 +29,6 @@ const WHOLE: &str = "SELECT * FROM onceward.whole WHERE id = ANY($1::uuid[])";
 const SOURCES: &str = "SELECT r.id, r.links, ARRAY(SELECT DISTINCT s.id FROM onceward.links l \
      JOIN onceward.records s ON s.row = l.source WHERE l.target = r.row ORDER BY s.id) \
      FROM onceward.records r WHERE r.id = ANY($1::uuid[])";
-
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 const TURN: &str = "SELECT checkpoint, floor, head FROM onceward.pruned FOR UPDATE SKIP LOCKED";
 

@@ -19,9 +19,14 @@ use crate::log::Entry;
 use crate::names::Known;
 use crate::query::{ListQuery, Page, StateCount, looked_at};
 
-/// Batches that are not before the place, and of each its entries.
+/// The last place of the first batch that does not end before a place.
+pub(super) const BEYOND: &str = "SELECT min(last) FROM onceward.batches WHERE last >= $1";
+
+/// Batches that are not before the place, up to the one that has the last place of the page, and of each its entries. Places are
+/// dense but for what pruning took, so that is a page and a batch at most.
 const LOG: &str = "SELECT b.first + (h.place & 1048575), r.id, h.version, h.at, h.text, h.hash \
-     FROM (SELECT first, batch FROM onceward.batches WHERE last > $1 ORDER BY last LIMIT $2) b \
+     FROM (SELECT first, batch FROM onceward.batches WHERE last > $1 \
+     AND last <= coalesce((SELECT min(last) FROM onceward.batches WHERE last >= $3), $3) ORDER BY last LIMIT $2) b \
      JOIN onceward.history h ON h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20 \
      LEFT JOIN onceward.records r ON r.row = h.record \
      WHERE b.first + (h.place & 1048575) > $1 ORDER BY b.first, h.place LIMIT $2";
@@ -62,16 +67,27 @@ const EXECUTIONS: &str = "SELECT e.token, e.id, e.worker, e.holder, e.status, e.
 const REQUEST: &str = "SELECT digest, answer FROM onceward.requests WHERE owner = $1 AND key = $2";
 
 pub(super) async fn log(inner: &Inner, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-    let mut pipeline = Pipeline::default();
-    pipeline.add(LOG, vec![arg(signed(after)), arg(size(limit))]);
-    // Asked last: what was taken before is known by now.
-    pipeline.add(STANDING, Vec::new());
-    let answers = inner.run(&pipeline).await?;
-    let floor = answers[1].first().map(read_standing).transpose()?.unwrap_or_default().floor;
-    if after < floor {
-        return Err(StoreError::Pruned { oldest: floor });
+    let (mut from, limit) = (signed(after), size(limit));
+    loop {
+        let to = from.saturating_add(limit);
+        let mut pipeline = Pipeline::default();
+        // Asked first: what comes meanwhile is not passed over.
+        let beyond = pipeline.add(BEYOND, vec![arg(to)]);
+        let page = pipeline.add(LOG, vec![arg(from), arg(limit), arg(to)]);
+        // Asked last: what was taken before is known by now.
+        let standing = pipeline.add(STANDING, Vec::new());
+        let answers = inner.run(&pipeline).await?;
+        let floor = answers[standing].first().map(read_standing).transpose()?.unwrap_or_default().floor;
+        if after < floor {
+            return Err(StoreError::Pruned { oldest: floor });
+        }
+        let beyond = answers[beyond].first().map_or(Ok(None), |row| row.try_get::<_, Option<i64>>(0))?;
+        match beyond {
+            // All that stood there was pruned, and there is more behind it: an empty page would say that there is not.
+            Some(place) if answers[page].is_empty() && place > from && limit > 0 => from = place,
+            _ => return answers[page].iter().map(entry).collect(),
+        }
     }
-    answers[0].iter().map(entry).collect()
 }
 
 fn entry(row: &Row) -> Result<Entry, StoreError> {

@@ -162,11 +162,6 @@ pub(super) fn key_text(parts: &[Arc<str>]) -> Result<(String, Option<String>), S
     Ok((format!("#{}", onceward_core::hex::encode(&digest)), Some(whole)))
 }
 
-/// Whether a key's text is a hash: what the key is must be learnt from a record.
-pub(super) fn is_hashed(text: &str) -> bool {
-    text.starts_with('#')
-}
-
 /// A column that may hold nothing.
 pub(super) fn some<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<Option<T>, StoreError> {
     Ok(row.try_get(at)?)

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use tokio_postgres::error::DbError;
+
 use super::claim::Ground;
 use super::connect::InTransaction;
 use super::lanes;
@@ -83,14 +85,32 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
             inner.memory.forget_all();
             transaction.roll_back().await;
             let ids = ground.asked_for.clone();
-            match error {
-                // Somebody made a record of this id after we had looked.
-                StoreError::Rejected(why) if why.contains("records_id") && !ids.is_empty() => {
-                    Ok(Save::Conflict(Conflict { keys: ids, requests: Vec::new() }))
-                }
-                error => Err(error.into()),
+            // Somebody made a record of this id after we had looked.
+            if error.id_taken && !ids.is_empty() {
+                return Ok(Save::Conflict(Conflict { keys: ids, requests: Vec::new() }));
             }
+            Err(error.error.into())
         }
+    }
+}
+
+/// Nothing was written.
+struct Unwritten {
+    error: StoreError,
+    /// Because there is a record of an id that was to be a new one's.
+    id_taken: bool,
+}
+
+impl From<StoreError> for Unwritten {
+    fn from(error: StoreError) -> Self {
+        Self { error, id_taken: false }
+    }
+}
+
+impl From<tokio_postgres::Error> for Unwritten {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let id_taken = error.as_db_error().and_then(DbError::constraint) == Some("records_id");
+        Self { error: error.into(), id_taken }
     }
 }
 
@@ -99,19 +119,19 @@ async fn write(
     writing: &mut Writing<'_>,
     ground: &Ground<'_>,
     net: &Net<'_>,
-) -> Result<Save, StoreError> {
+) -> Result<Save, Unwritten> {
     let client = transaction.client()?;
     let mut pipeline = Pipeline::default();
     writing.all(&mut pipeline, ground)?;
     if !ground.touched.is_empty() {
         let looking = lanes::look(&mut pipeline, writing.known, &ground.touched, net.latest)?;
-        let answers = pipeline.run(client).await?;
+        let answers = pipeline.attempt(client).await?;
         pipeline = Pipeline::default();
         looking.settle(&mut pipeline, writing, &answers)?;
     }
     let end = writing.end(&mut pipeline)?;
     pipeline.plain("COMMIT");
-    let answers = pipeline.run(client).await?;
+    let answers = pipeline.attempt(client).await?;
     let row = answers.get(end).and_then(|rows| rows.first());
     let row = row.ok_or_else(|| StoreError::corrupt("the log has no end"))?;
     Ok(Save::Saved { first: rows::unsigned(row, 0)?, last: rows::unsigned(row, 1)? })

@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::read::BEYOND;
 use super::rows;
 use crate::StoreError;
 use crate::names::Names;
@@ -36,7 +37,8 @@ const LAST: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
 const LOG: &str = "SELECT b.first + (h.place & 1048575), h.record, r.id, h.version, h.at, \
      (SELECT p.first + (h.previous & 1048575) FROM onceward.batches p WHERE p.batch = h.previous >> 20), \
      h.text, h.hash, h.previous, b.last \
-     FROM (SELECT first, last, batch FROM onceward.batches WHERE last > $1 ORDER BY last LIMIT $2) b \
+     FROM (SELECT first, last, batch FROM onceward.batches WHERE last > $1 \
+     AND last <= coalesce((SELECT min(last) FROM onceward.batches WHERE last >= $3), $3) ORDER BY last LIMIT $2) b \
      JOIN onceward.history h ON h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20 \
      LEFT JOIN onceward.records r ON r.row = h.record \
      WHERE b.first + (h.place & 1048575) > $1 AND b.first + (h.place & 1048575) <= b.last \
@@ -46,7 +48,18 @@ const LOG: &str = "SELECT b.first + (h.place & 1048575), h.record, r.id, h.versi
 pub(super) async fn log(client: &Object, after: i64, limit: usize) -> Result<LogPage, StoreError> {
     let seq = last(client).await?;
     let mut page = LogPage { seq, rows: Vec::new() };
-    for row in client.query(LOG, &[&after.max(0), &rows::size(limit)]).await? {
+    let (mut from, limit) = (after.max(0), rows::size(limit));
+    let found = loop {
+        let to = from.saturating_add(limit);
+        let found = client.query(LOG, &[&from, &limit, &to]).await?;
+        let beyond: Option<i64> = client.query_one(BEYOND, &[&to]).await?.try_get(0)?;
+        match beyond {
+            // All that stood there was pruned, and there is more behind it.
+            Some(place) if found.is_empty() && place > from && limit > 0 => from = place,
+            _ => break found,
+        }
+    };
+    for row in found {
         let id = row.try_get::<_, Option<Uuid>>(2)?.map(RecordId);
         let number: Option<i64> = row.try_get(1)?;
         // A place that no batch has is shown as it is, and is wrong in any case.

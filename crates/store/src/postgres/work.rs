@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use onceward_core::decide::{QueueKey, readiness};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
+use super::Inner;
 use super::marks::Line;
 use super::pipeline::{Pipeline, arg};
-use super::rows::{self, is_hashed, size};
-use super::{Inner, read};
-use crate::columns::{NO_WINDOW, read_parts};
+use super::rows::{self, size};
+use crate::columns::NO_WINDOW;
 use crate::error::StoreError;
 use crate::names::Known;
 use crate::query::{Candidate, LeaseQuery};
@@ -86,7 +85,6 @@ async fn of_lifecycle(
             }
             after = (row.try_get(0)?, row.try_get(1)?);
             let id = rows::id(row, 4)?;
-            let mut key = None;
             if let Some(text) = rows::some::<&str>(row, 3)? {
                 let running = rows::some_unsigned(row, 5)?.unwrap_or(0);
                 let room = free.entry(text.to_owned()).or_insert_with(|| room(&known, row.try_get(2).ok(), running));
@@ -94,10 +92,9 @@ async fn of_lifecycle(
                     continue;
                 }
                 *room -= 1;
-                key = Some(key_of(inner, lifecycle, text, id).await?);
             }
             taken += 1;
-            ranked.push((after.0, after.1, Candidate { record: id, lifecycle: Arc::clone(lifecycle), key }));
+            ranked.push((after.0, after.1, Candidate { record: id, lifecycle: Arc::clone(lifecycle) }));
         }
         if answers[ready].len() < page {
             return Ok(());
@@ -110,14 +107,4 @@ fn room(known: &Known, definition: Option<i32>, running: u64) -> u64 {
     let definition = definition.and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
     let limit = known.work_key(definition).and_then(|key| key.limit);
     limit.map_or(u64::MAX, |limit| u64::from(limit).saturating_sub(running))
-}
-
-async fn key_of(inner: &Inner, lifecycle: &Arc<str>, text: &str, id: RecordId) -> Result<QueueKey, StoreError> {
-    if !is_hashed(text) {
-        return Ok(QueueKey { lifecycle: Arc::clone(lifecycle), parts: read_parts(text)? });
-    }
-    let record = read::record(inner, id).await?;
-    let key = record.as_deref().and_then(readiness).and_then(|waiting| waiting.key);
-    // Gone since: somebody has just leased it.
-    Ok(key.unwrap_or_else(|| QueueKey { lifecycle: Arc::clone(lifecycle), parts: Vec::new() }))
 }

@@ -28,7 +28,7 @@ const EVERY_TRANSACTION: usize = 8;
 /// The writer's side. When it is dropped, the thread ends.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
-    /// Pages written since the last bulk was begun, by estimate.
+    /// Pages that are not folded back yet, by estimate since they were last counted.
     pages: usize,
     running: bool,
     wake: Option<SyncSender<()>>,
@@ -64,8 +64,11 @@ impl Checkpoints {
                 self.done.recv().map_err(|_| TryRecvError::Disconnected)
             };
             if bulk != Err(TryRecvError::Empty) {
-                // Where it fails it is tried again with the next bulk, and SQLite's own limit stands behind that.
-                let _ = fold(connection);
+                // Where it fails it is tried again with the next bulk, and SQLite's own limit stands behind that. What a reader
+                // keeps in the WAL counts for the next one, but not for so much that each commit would try again.
+                if let Ok(left) = fold(connection) {
+                    self.pages = left.min(PAGES / 2);
+                }
                 self.running = false;
             }
         } else if self.pages >= PAGES {
@@ -92,7 +95,31 @@ fn run(connection: &Connection, woken: &Receiver<()>, say: &SyncSender<()>) {
     }
 }
 
-/// As much as can be without waiting for anybody. A reader's snapshot keeps what came after it in the WAL.
-fn fold(connection: &Connection) -> Result<(), StoreError> {
-    Ok(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
+/// As much as can be without waiting for anybody; how many pages are left. A reader's snapshot keeps what came after it in the
+/// WAL.
+fn fold(connection: &Connection) -> Result<usize, StoreError> {
+    let (pages, folded): (i64, i64) =
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get(1)?, row.get(2)?)))?;
+    Ok(usize::try_from(pages - folded).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a reader keeps in the WAL is counted; without one nothing is left.
+    #[test]
+    fn what_is_left_is_counted() {
+        let folder = onceward_testkit::Folder::new();
+        let writer = Connection::open(folder.file()).expect("a new file");
+        writer.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (x)").expect("a table");
+        let reader = Connection::open(folder.file()).expect("the file");
+        reader.execute_batch("BEGIN; SELECT * FROM a").expect("a snapshot");
+        for _ in 0..3 {
+            writer.execute_batch("INSERT INTO a VALUES (1)").expect("a row");
+        }
+        assert_eq!(fold(&writer).expect("as much as can be"), 3);
+        reader.execute_batch("COMMIT").expect("it lets go");
+        assert_eq!(fold(&writer).expect("all"), 0);
+    }
 }

@@ -16,7 +16,6 @@ mod names;
 mod open;
 mod prune;
 mod read;
-mod recent;
 mod rows;
 mod save;
 mod scan;
@@ -48,12 +47,12 @@ use crate::names::Known;
 use crate::net::Told;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::recent::Recent;
 use crate::schema::Schema;
 use crate::store::Store;
 pub use backup::{Backup, BackupError, back_up};
 use checkpoint::Checkpoints;
 use open::EngineLock;
-use recent::Recent;
 use save::Writer;
 use threads::Threads;
 pub use view::SqliteView;
@@ -90,6 +89,7 @@ struct Shared {
     /// Raised after every commit. Only this process writes, so it need not outlive it.
     generation: AtomicU64,
     known: RwLock<Known>,
+    /// Written between a commit and the next number: what is found there is never older than that number.
     recent: Mutex<Recent>,
 }
 
@@ -140,9 +140,9 @@ impl SqliteStore {
         let near = Mutex::new(reader()?);
         let writer = Writer::new(connection, Arc::clone(&shared), Checkpoints::start(path)?)?;
         let inner = Inner {
-            readers: Threads::start("read", readers)?,
+            readers: Threads::start("read", readers, |reader| let_go(&reader.connection))?,
             near,
-            writer: Threads::start("write", vec![writer])?,
+            writer: Threads::start("write", vec![writer], Writer::recover)?,
             shared,
             clock,
             // The standard library's hashes begin with chance.
@@ -173,6 +173,13 @@ impl SqliteStore {
         job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
         self.inner.readers.run(move |reader| reader.read(job)).await
+    }
+}
+
+/// After a panic: a snapshot that is still held, should there be one, is not.
+fn let_go(connection: &Connection) {
+    if !connection.is_autocommit() {
+        let _ = connection.execute_batch("ROLLBACK");
     }
 }
 

@@ -38,15 +38,15 @@ pub(super) struct EngineLock {
 
 impl EngineLock {
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
-        let path = beside(database, ".lock");
         let unavailable = |error: std::io::Error| {
-            let text = format!("{}: {error}", path.display());
+            let text = format!("the lock of {}: {error}", database.display());
             match error.kind() {
                 ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => StoreError::ReadOnly(text),
                 ErrorKind::StorageFull => StoreError::Full,
                 _ => StoreError::Unavailable(text),
             }
         };
+        let path = beside(&real(database).map_err(unavailable)?, ".lock");
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unavailable)?;
         let since = Instant::now();
@@ -75,7 +75,7 @@ impl EngineLock {
 
 /// Who has the lock, if anybody.
 pub(super) fn engine(database: &Path) -> Option<String> {
-    let mut file = File::open(beside(database, ".lock")).ok()?;
+    let mut file = File::open(beside(&real(database).ok()?, ".lock")).ok()?;
     // Let go of at once. An engine that starts in just this moment waits for longer than that.
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
@@ -84,6 +84,20 @@ pub(super) fn engine(database: &Path) -> Option<String> {
             Some(by)
         }
         _ => None,
+    }
+}
+
+/// The one name that a file has by whichever way it is reached, links and all, also before it is made: as SQLite, too, names the
+/// files beside it.
+pub(super) fn real(database: &Path) -> std::io::Result<PathBuf> {
+    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (std::fs::canonicalize(database), database.file_name()) {
+        (Err(error), Some(name)) if error.kind() == ErrorKind::NotFound => match std::fs::read_link(database) {
+            // A link to what is not made yet. Links that go round in a circle are another error.
+            Ok(target) => real(&folder.join(target)),
+            Err(_) => Ok(std::fs::canonicalize(folder)?.join(name)),
+        },
+        (found, _) => found,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Saving a batch: compare, write, take a place in the log, commit.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use onceward_core::decide::Key;
 use onceward_core::time::Time;
@@ -10,7 +10,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::checkpoint::Checkpoints;
 use super::write::Writing;
-use super::{Shared, load, read};
+use super::{Shared, definitions, load, read};
 use crate::base::Base;
 use crate::batch::{Batch, Conflict, Save};
 use crate::error::StoreError;
@@ -25,6 +25,9 @@ const LATELY: usize = 8;
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) shared: Arc<Shared>,
+    /// SQLite's number for what others have written, when it was last looked at. It moves when another connection commits, which
+    /// none should while we have the lock; nothing is known by heart then, nor where it is `None`.
+    others: Option<i64>,
     /// The last row number given to a record. Only this thread gives them.
     last_row: u64,
     /// FM-7: the latest time that lanes were settled at. They are never settled at an earlier one: a job that had waited then would
@@ -64,27 +67,32 @@ impl Writer {
         shared: Arc<Shared>,
         checkpoints: Checkpoints,
     ) -> Result<Self, StoreError> {
-        let last_row = connection.query_row("SELECT coalesce(max(row), 0) FROM records", [], |row| row.get(0))?;
-        let latest = "SELECT coalesce(max(ready_at), ?1) FROM lanes WHERE front = 0";
-        let latest = connection.query_row(latest, [Time::MIN.micros()], |row| row.get(0))?;
-        let (latest, lately) = (Time::from_micros(latest), Lately::default());
-        Ok(Self { connection, shared, last_row, latest, lately, checkpoints })
+        let others = Some(others(&connection)?);
+        let (last_row, latest) = ends(&connection)?;
+        let lately = Lately::default();
+        Ok(Self { connection, shared, others, last_row, latest, lately, checkpoints })
     }
 
     pub(super) fn save(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
         let saved = self.write(base, batch, told);
         if saved.is_err() {
             // Whether it was written is not known.
+            self.others = None;
             self.trust_nothing();
         }
         saved
     }
 
+    /// A job panicked. What it had begun was taken back when it let go of it; what it had got to is not known.
+    pub(super) fn recover(&mut self) {
+        super::let_go(&self.connection);
+        self.others = None;
+        self.trust_nothing();
+    }
+
     /// Nothing that was loaded or remembered before is taken on trust.
     pub(super) fn trust_nothing(&mut self) {
-        self.shared.recent().forget();
-        self.lately.forget();
-        self.shared.generation.fetch_add(1, Ordering::Release);
+        distrust(&self.shared, &mut self.lately);
     }
 
     /// After something else than a batch was written: so many pages, by estimate.
@@ -94,9 +102,17 @@ impl Writer {
 
     fn write(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
         let net = Net::with(base, batch, told)?;
-        let known = self.shared.known();
         // FM-2, INV-2: all of the batch or nothing of it.
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let others = Some(others(&transaction)?);
+        if others != self.others {
+            *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = definitions::recall(&transaction)?;
+            let (last_row, latest) = ends(&transaction)?;
+            (self.last_row, self.latest) = (last_row, self.latest.max(latest));
+            distrust(&self.shared, &mut self.lately);
+            self.others = others;
+        }
+        let known = self.shared.known();
         let generation = self.shared.generation.load(Ordering::Acquire);
         let conflict = conflict(&transaction, &known, base, &net, (generation, &self.lately))?;
         if !conflict.is_empty() {
@@ -120,6 +136,25 @@ impl Writer {
         self.checkpoints.written(&self.connection, &net);
         Ok(Save::Saved { first, last })
     }
+}
+
+fn distrust(shared: &Shared, lately: &mut Lately) {
+    shared.recent().forget();
+    lately.forget();
+    shared.generation.fetch_add(1, Ordering::Release);
+}
+
+/// A number that is another one after each commit of another connection. Checkpoints leave it alone.
+fn others(connection: &Connection) -> Result<i64, StoreError> {
+    Ok(connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
+}
+
+/// The last row number that was given, and the latest time that lanes are known to have been settled at.
+fn ends(connection: &Connection) -> Result<(u64, Time), StoreError> {
+    let last_row = connection.query_row("SELECT coalesce(max(row), 0) FROM records", [], |row| row.get(0))?;
+    let latest = "SELECT coalesce(max(ready_at), ?1) FROM lanes WHERE front = 0";
+    let latest = connection.query_row(latest, [Time::MIN.micros()], |row| row.get(0))?;
+    Ok((last_row, Time::from_micros(latest)))
 }
 
 /// What no longer holds. Where nothing was saved since the base was begun, nothing can have changed: this process is the only
@@ -148,4 +183,66 @@ fn conflict(
         base.changed_in(&fresh)
     };
     Ok(Conflict { keys, requests })
+}
+
+#[cfg(test)]
+mod tests {
+    use onceward_core::value::RecordId;
+    use onceward_testkit::Folder;
+
+    use super::*;
+    use crate::SqliteStore;
+    use crate::clock::Clock;
+
+    fn key(number: u128) -> Key {
+        Key::Record(RecordId(uuid::Uuid::from_u128(number)))
+    }
+
+    /// What stands in no batch since a generation is sound; of what was before the oldest that is remembered, nothing is.
+    #[test]
+    fn only_so_many_batches_are_remembered() {
+        let mut lately = Lately::default();
+        assert!(lately.may_have_changed(&key(1), 5), "nothing is known yet");
+        lately.put(5, [key(5)].into());
+        assert!(lately.may_have_changed(&key(5), 5) && !lately.may_have_changed(&key(1), 5));
+        assert!(lately.may_have_changed(&key(1), 4), "what came before is not known");
+        for generation in 6..5 + LATELY as u64 {
+            lately.put(generation, [key(generation.into())].into());
+        }
+        assert!(!lately.may_have_changed(&key(1), 5), "as many as are remembered");
+        assert!(lately.may_have_changed(&key(6), 6) && !lately.may_have_changed(&key(6), 7));
+        lately.put(5 + LATELY as u64, [key(1)].into());
+        assert!(lately.may_have_changed(&key(2), 5), "the oldest has gone");
+        assert!(!lately.may_have_changed(&key(2), 6) && lately.may_have_changed(&key(1), 6));
+        assert_eq!(lately.0.len(), LATELY);
+        lately.forget();
+        assert!((0..20).all(|since| lately.may_have_changed(&key(2), since)), "nothing is known any more");
+    }
+
+    /// A job that panics leaves nothing behind it, and the thread goes on; nothing is known by heart then.
+    #[test]
+    fn a_panic_is_taken_back() {
+        let folder = Folder::new();
+        let store = SqliteStore::open(folder.file(), Clock::manual(Time::from_secs(0))).expect("a new file");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let before = store.inner.shared.generation.load(Ordering::Acquire);
+        let job = |writer: &mut Writer| -> Result<(), StoreError> {
+            let transaction = writer.connection.transaction()?;
+            transaction.execute("INSERT INTO names (id, name) VALUES (99, 'left')", [])?;
+            panic!("a job that panics, for the test");
+        };
+        let said = runtime.block_on(store.inner.writer.run(job));
+        assert!(matches!(&said, Err(StoreError::Unavailable(why)) if why.contains("for the test")), "{said:?}");
+        let found = runtime.block_on(store.inner.writer.run(|writer| {
+            let names: i64 = writer.connection.query_row("SELECT count(*) FROM names", [], |row| row.get(0))?;
+            Ok((writer.connection.is_autocommit(), names, writer.others))
+        }));
+        assert_eq!(found.expect("the thread is there"), (true, 0, None));
+        assert_eq!(store.inner.shared.generation.load(Ordering::Acquire), before + 1);
+        let read = store.inner.readers.run(|_| -> Result<(), StoreError> { panic!("a reader's, for the test") });
+        assert!(runtime.block_on(read).is_err());
+        for _ in 0..2 * crate::sqlite::READERS {
+            runtime.block_on(store.inner.readers.run(|_| Ok(()))).expect("all readers are there");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The threads on which SQLite runs: one that writes, a few that read. A caller waits for its answer without holding a thread.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -16,10 +18,12 @@ pub(super) struct Threads<T> {
     /// `None` only while being dropped.
     jobs: Option<Sender<Job<T>>>,
     handles: Vec<JoinHandle<()>>,
+    /// What to do with a tool that a job has dropped in the middle.
+    recover: fn(&mut T),
 }
 
 impl<T: Send + 'static> Threads<T> {
-    pub(super) fn start(name: &str, tools: Vec<T>) -> Result<Self, StoreError> {
+    pub(super) fn start(name: &str, tools: Vec<T>, recover: fn(&mut T)) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel::<Job<T>>();
         let waiting = Arc::new(Mutex::new(waiting));
         let mut handles = Vec::with_capacity(tools.len());
@@ -33,7 +37,7 @@ impl<T: Send + 'static> Threads<T> {
             let handle = std::thread::Builder::new().name(format!("onceward-{name}")).spawn(work);
             handles.push(handle.map_err(|error| StoreError::Unavailable(error.to_string()))?);
         }
-        Ok(Self { jobs: Some(jobs), handles })
+        Ok(Self { jobs: Some(jobs), handles, recover })
     }
 
     pub(super) async fn run<R: Send + 'static>(
@@ -42,13 +46,25 @@ impl<T: Send + 'static> Threads<T> {
     ) -> Result<R, StoreError> {
         let gone = || StoreError::Unavailable("the store's thread has ended".to_owned());
         let (answer, answered) = oneshot::channel();
+        let recover = self.recover;
         let job: Job<T> = Box::new(move |tool| {
+            // A job that panics fails alone: the thread and its tool are there for the next.
+            let done = catch_unwind(AssertUnwindSafe(|| job(tool))).unwrap_or_else(|panic| {
+                recover(tool);
+                Err(StoreError::Unavailable(format!("the store's own code panicked: {}", words(&*panic))))
+            });
             // Whoever asked may have gone away: what was done stays done.
-            let _ = answer.send(job(tool));
+            let _ = answer.send(done);
         });
         self.jobs.as_ref().ok_or_else(gone)?.send(job).map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
 }
 
 fn next<T>(waiting: &Mutex<Receiver<Job<T>>>) -> Option<Job<T>> {

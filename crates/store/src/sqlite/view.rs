@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::definitions::kept;
 use super::scan::{self, TABLES};
 use super::threads::Threads;
-use super::{look, migrate, names, open};
+use super::{let_go, look, migrate, names, open, wal};
 use crate::StoreError;
 use crate::look::Look;
 use crate::names::Names;
@@ -26,19 +26,29 @@ pub struct SqliteView {
 impl SqliteView {
     /// Open a file that is there. Its schema must be one that this program knows.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let path = path.as_ref();
-        let connection = open::reader(path).and_then(|connection| migrate::check(&connection).map(|()| connection));
+        let given = path.as_ref();
+        // By its own name, as the files beside it have theirs from that.
+        let path = open::real(given).unwrap_or_else(|_| given.to_owned());
+        let connection = open::reader(&path).and_then(|connection| migrate::check(&connection).map(|()| connection));
         let connection = match connection {
             // A copy in a folder that cannot be written has no place for the files beside it that readers share.
             Err(StoreError::Unavailable(_) | StoreError::ReadOnly(_)) if path.is_file() => {
+                // Opened so, its WAL would be passed over, and with it perhaps all that came last.
+                let wal = wal::path(&path);
+                if wal::bytes(&wal) > 0 {
+                    let why =
+                        "holds changes that are not in the file yet, and cannot be read where nothing may be written";
+                    let what = "copy both into a folder that can be written, or make the copy with `onceward backup`";
+                    return Err(StoreError::Unavailable(format!("{} {why}: {what}", wal.display())));
+                }
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-                let connection = Connection::open_with_flags(open::immutable(path), flags)?;
+                let connection = Connection::open_with_flags(open::immutable(&path), flags)?;
                 migrate::check(&connection)?;
                 connection
             }
             other => other?,
         };
-        Ok(Self { reader: Threads::start("view", vec![connection])?, path: path.to_owned() })
+        Ok(Self { reader: Threads::start("view", vec![connection], |connection| let_go(connection))?, path })
     }
 
     /// All of it at a glance.

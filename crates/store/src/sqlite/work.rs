@@ -62,21 +62,21 @@ fn of_lifecycle(
         if taken == query.limit {
             break;
         }
-        let mut key = None;
         if let Some(text) = row.get::<_, Option<String>>(3)? {
-            let of = QueueKey { lifecycle: Arc::clone(lifecycle), parts: read_parts(&text)? };
             let room = match free.get(&text) {
                 Some(room) => *room,
-                None => room(connection, known, row.get(2)?, &of)?,
+                None => {
+                    let key = QueueKey { lifecycle: Arc::clone(lifecycle), parts: read_parts(&text)? };
+                    room(connection, known, row.get(2)?, &key)?
+                }
             };
             free.insert(text, room.saturating_sub(1));
             if room == 0 {
                 continue;
             }
-            key = Some(of);
         }
         taken += 1;
-        let candidate = Candidate { record: rows::id(row, 4)?, lifecycle: Arc::clone(lifecycle), key };
+        let candidate = Candidate { record: rows::id(row, 4)?, lifecycle: Arc::clone(lifecycle) };
         ranked.push((row.get(0)?, row.get(1)?, candidate));
     }
     Ok(())

@@ -222,7 +222,8 @@ CREATE TABLE onceward.inbox (
     lifecycle   TEXT,
     event       TEXT NOT NULL DEFAULT 'create',
     record      UUID,
-    input       JSONB NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(input) = 'object'),
+    input       JSONB NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(input) = 'object')
+                CONSTRAINT inbox_input_size CHECK (octet_length(input::text) <= 1048576),
     sent_at     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     taken_until TIMESTAMPTZ,
     answered_at TIMESTAMPTZ,
