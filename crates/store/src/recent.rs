@@ -89,12 +89,12 @@ fn values(values: &[Value]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use onceward_core::diagnostic::{File, Files};
     use onceward_core::time::Time;
 
-    fn record(id: u128, version: u64) -> (Stored, Arc<Record>) {
+    pub(crate) fn record(id: u128, version: u64) -> (Stored, Arc<Record>) {
         let text = "language = 1\nlifecycle = \"a.b\"\nabout = \"c\"\n[states]\nx = { about = \"y\", final = true }\n[[on.create]]\ngo = \"-> x\"\n";
         let files = Files { files: vec![File { name: "a.toml".to_owned(), text: text.into() }] };
         let loaded = onceward_core::load(&files).expect("sound");

@@ -85,36 +85,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onceward_core::diagnostic::{File, Files};
-    use onceward_core::time::Time;
-
-    fn record(id: u128, version: u64) -> (Stored, Arc<Record>) {
-        let text = "language = 1\nlifecycle = \"a.b\"\nabout = \"c\"\n[states]\nx = { about = \"y\", final = true }\n[[on.create]]\ngo = \"-> x\"\n";
-        let files = Files { files: vec![File { name: "a.toml".to_owned(), text: text.into() }] };
-        let loaded = onceward_core::load(&files).expect("sound");
-        let now = Time::from_secs(0);
-        let record = Record {
-            id: RecordId(uuid::Uuid::from_u128(id)),
-            lifecycle: Arc::clone(loaded.definitions.get("a.b").expect("it was given")),
-            state: 0,
-            version,
-            owner: "ann".into(),
-            fields: Vec::new(),
-            attempt: 0,
-            created_at: now,
-            updated_at: now,
-            started_at: None,
-            finished_at: None,
-            entered_at: now,
-            hold: 0,
-            timers: Vec::new(),
-            execution: None,
-            committed: None,
-            payload: None,
-            stuck: None,
-        };
-        (Stored { row: 1, version, expires_at: None, head: [0; 32], entry: 1 }, Arc::new(record))
-    }
+    use crate::recent::tests::record;
+    use onceward_core::value::RecordId;
 
     /// The version that a base is told, and whether from memory.
     fn told(memory: &Memory, mut base: Base, key: &Key, heard: u64) -> Option<u64> {
@@ -141,24 +113,7 @@ mod tests {
         assert_eq!(told(&memory, Base::default(), &key, 1), None, "somebody else is at work");
         memory.put([first].into_iter());
         assert_eq!(told(&memory, Base::default(), &key, 1), None, "and was a moment ago");
-    }
-
-    #[test]
-    fn no_more_than_two_halves_are_kept() {
-        let memory = Memory::default();
-        let (stored, first) = record(0, 1);
-        for number in 0..3 * HALF {
-            let id = RecordId(uuid::Uuid::from_u128(number as u128));
-            memory.put([(stored, Arc::new(Record { id, ..Record::clone(&first) }))].into_iter());
-        }
-        let kept = {
-            let recent = memory.recent();
-            recent.young.len() + recent.old.len()
-        };
-        assert!(kept > HALF && kept <= 2 * HALF, "{kept}");
-        assert_eq!(told(&memory, Base::default(), &Key::Record(first.id), 0), None, "it was long ago");
         memory.forget_all();
-        let recent = memory.recent();
-        assert!(recent.young.is_empty() && recent.old.is_empty());
+        assert!(memory.alone().recent.version(RecordId(uuid::Uuid::from_u128(7))).is_none());
     }
 }
