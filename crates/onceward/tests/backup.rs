@@ -38,7 +38,7 @@ fn a_killed_backup_is_in_nobodys_way() {
     let (runtime, engine) = notes(&folder);
     let part = folder.join("copy.db.part");
     let mut killed = 0;
-    for round in 0..20 {
+    for _ in 0..6 {
         let _ = std::fs::remove_file(&part);
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_onceward"));
         let mut child =
@@ -46,8 +46,6 @@ fn a_killed_backup_is_in_nobodys_way() {
         while !part.exists() && child.try_wait().expect("a child").is_none() {
             std::thread::yield_now();
         }
-        // Not always at the same place.
-        (0..round * 40).for_each(|_| std::thread::yield_now());
         child.kill().expect("killed, or done before");
         killed += usize::from(!child.wait().expect("it ends").success());
         desk::note(&runtime, &engine, "pepper");
@@ -56,7 +54,7 @@ fn a_killed_backup_is_in_nobodys_way() {
     println!("{killed} were killed in the middle");
     let done = onceward(&folder, &["backup", "copy.db"]);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    assert!(text(&done.stdout).contains("up to place 23 of the log"), "{}", text(&done.stdout));
+    assert!(text(&done.stdout).contains("up to place 9 of the log"), "{}", text(&done.stdout));
     let verified = onceward(&folder, &["verify", "--db", "sqlite:copy.db"]);
     assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
 }
