@@ -34,11 +34,12 @@ pub(super) fn prove(index: &Index, options: &Options) -> Result<Vec<Proof>> {
     let (alone, asked): (Vec<Wanted>, Vec<Wanted>) = wanted.into_iter().partition(|(number, _)| copy.is_alone(*number));
 
     let binaries = copy.build(&what)?;
-    let trials = Trials::begin(&binaries, tests)?;
+    let trials = Trials::of(&binaries, &tests)?;
     println!("{} edits in one build, {} in builds of their own", asked.len(), alone.len());
     let proved = at_once(&asked, |(number, rules)| {
         let variable = (copy::VARIABLE, number.to_string());
         let noticed = trials.noticed(rules, tests_of(index, rules), Some((variable.0, &variable.1)))?;
+        trials.must_pass(noticed.values().copied())?;
         let found = proofs(rules, &copy.removals[*number].place, &noticed);
         found.iter().for_each(show);
         Ok(found)
@@ -48,7 +49,9 @@ pub(super) fn prove(index: &Index, options: &Options) -> Result<Vec<Proof>> {
         let place = &copy.removals[*number].place;
         let found = match copy.build_alone(*number, &what) {
             Ok(binaries) => {
-                let noticed = trials.with(&binaries)?.noticed(rules, tests_of(index, rules), None)?;
+                let own = tests_of(index, rules);
+                let noticed = Trials::of(&binaries, &own)?.noticed(rules, own, None)?;
+                trials.must_pass(noticed.values().copied())?;
                 proofs(rules, place, &noticed)
             }
             Err(error) => {

@@ -82,11 +82,14 @@ struct Proof {
 }
 
 /// A proof for each of these rules: what failed, or that nothing did.
-fn proofs(rules: &[RuleId], place: &str, noticed: &BTreeMap<RuleId, String>) -> Vec<Proof> {
+fn proofs(rules: &[RuleId], place: &str, noticed: &BTreeMap<RuleId, &Test>) -> Vec<Proof> {
     let proof = |rule: &RuleId| Proof {
         rule: rule.clone(),
         place: place.to_owned(),
-        outcome: noticed.get(rule).cloned().ok_or_else(|| format!("no test of {rule} fails without it")),
+        outcome: match noticed.get(rule) {
+            Some(test) => Ok(test.name.clone()),
+            None => Err(format!("no test of {rule} fails without it")),
+        },
     };
     rules.iter().map(proof).collect()
 }

@@ -28,10 +28,11 @@ pub(crate) fn prove(index: &Index, options: &Options) -> Result<Vec<Proof>> {
     }
     let tests: BTreeSet<&Test> = entries.iter().flat_map(|entry| tests_of(index, entry)).collect();
     let binaries = binaries::build_here(&options.what(&tests), "dev")?;
-    let trials = Trials::begin(&binaries, tests)?;
+    let trials = Trials::of(&binaries, &tests)?;
     let proved = at_once(&entries, |entry| {
         let place = format!("{}:{}", entry.path, entry.line);
         let noticed = trials.noticed(&entry.rules, tests_of(index, entry), Some((VARIABLE, &place)))?;
+        trials.must_pass(noticed.values().copied())?;
         let found = proofs(&entry.rules, &place, &noticed);
         found.iter().for_each(show);
         Ok(found)

@@ -1,156 +1,130 @@
 //! Running chosen tests with something taken away.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::binaries::{self, Binary};
 use crate::rules::id::RuleId;
 use crate::rules::rust_file::Test;
 use crate::shell;
-use crate::workers::at_once;
 
 /// Without its row a test may wait for ever. Then it has noticed, too. Far longer than any test takes: a slow machine must
 /// not look like a missing rule.
 const LIMIT: Duration = Duration::from_mins(20);
 
-/// How long to wait for a line before asking whether the program still runs.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often to ask whether a test still runs.
+const LOOK: Duration = Duration::from_millis(5);
 
-/// Where a test is found, and how long it takes.
+/// Where a test is found.
 struct Known {
     binary: usize,
     name: String,
-    took: Duration,
 }
 
-/// Tests that pass when nothing is taken away.
-pub(super) struct Trials<'a> {
-    binaries: &'a [Binary],
+/// Test programs, and where each test is in them.
+pub(super) struct Trials<'a, 'b> {
+    binaries: &'b [Binary],
     known: BTreeMap<&'a Test, Known>,
+    /// Tests that have passed with nothing taken away.
+    sound: Mutex<BTreeSet<&'a Test>>,
 }
 
-impl<'a> Trials<'a> {
-    /// With nothing taken away they must all pass, or a failure would prove nothing.
-    pub(super) fn begin(binaries: &'a [Binary], tests: BTreeSet<&'a Test>) -> Result<Self> {
+impl<'a, 'b> Trials<'a, 'b> {
+    pub(super) fn of(binaries: &'b [Binary], tests: &BTreeSet<&'a Test>) -> Result<Self> {
         let mut known = BTreeMap::new();
-        let mut by_binary: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         for test in tests {
             let (binary, name) = binaries::find(binaries, test).with_context(|| {
                 format!("{}:{} the test `{}` is in no test binary", test.path, test.line, test.name)
             })?;
-            by_binary.entry(binary).or_default().push(name.clone());
-            known.insert(test, Known { binary, name, took: Duration::ZERO });
+            known.insert(*test, Known { binary, name });
         }
-        let groups: Vec<(usize, Vec<String>)> = by_binary.into_iter().collect();
-        let passed = at_once(&groups, |(binary, names)| {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            Ok((*binary, play(&binaries[*binary], &names, None)?))
-        })?;
-        let passed: BTreeMap<usize, Played> = passed.into_iter().collect();
-        for (test, known) in &mut known {
-            let played = passed.get(&known.binary).context("every program was run")?;
-            match played.passed.get(&known.name) {
-                Some(took) => known.took = *took,
-                None => bail!(
-                    "{}:{} `{}` fails with nothing taken away:\n{}",
-                    test.path,
-                    test.line,
-                    test.name,
-                    played.printed
-                ),
-            }
-        }
-        Ok(Self { binaries, known })
+        Ok(Self { binaries, known, sound: Mutex::default() })
     }
 
-    /// The same tests in programs that were built with something taken away.
-    pub(super) fn with<'b>(&self, binaries: &'b [Binary]) -> Result<Trials<'b>>
-    where
-        'a: 'b,
-    {
-        let moved = |(test, known): (&&'a Test, &Known)| -> Result<(&'b Test, Known)> {
-            let (binary, name) = binaries::find(binaries, test).context("an edit takes no test away")?;
-            Ok((*test, Known { binary, name, took: known.took }))
-        };
-        Ok(Trials { binaries, known: self.known.iter().map(moved).collect::<Result<_>>()? })
-    }
-
-    /// For each of these rules a test of it that fails under this variable, if there is one. The quickest are tried first; when
-    /// every rule has its test, the others need not run.
+    /// For each of these rules a test of it that fails under this variable, if there is one. Those that should be quick are
+    /// tried first; when every rule has its test, the others need not run.
     pub(super) fn noticed(
         &self,
         rules: &[RuleId],
-        tests: BTreeSet<&Test>,
+        tests: BTreeSet<&'a Test>,
         variable: Option<(&str, &str)>,
-    ) -> Result<BTreeMap<RuleId, String>> {
-        let known = |test: &&Test| self.known.get(*test).with_context(|| format!("`{}` was never tried", test.name));
-        let mut tests: Vec<(&Test, &Known)> =
-            tests.into_iter().map(|test| Ok((test, known(&test)?))).collect::<Result<_>>()?;
-        tests.sort_by_key(|(_, known)| known.took);
+    ) -> Result<BTreeMap<RuleId, &'a Test>> {
+        let mut tests: Vec<&Test> = tests.into_iter().collect();
+        tests.sort_by_key(|test| rank(&test.path));
         let mut noticed = BTreeMap::new();
-        for (test, known) in tests {
+        for test in tests {
             let open: Vec<&RuleId> =
                 rules.iter().filter(|rule| test.rules.contains(rule) && !noticed.contains_key(*rule)).collect();
-            if open.is_empty() {
-                continue;
-            }
-            if play(&self.binaries[known.binary], &[&known.name], variable)?.passed.is_empty() {
-                noticed.extend(open.into_iter().map(|rule| (rule.clone(), test.name.clone())));
+            if !open.is_empty() && self.play(test, variable)?.is_err() {
+                noticed.extend(open.into_iter().map(|rule| (rule.clone(), test)));
             }
         }
         Ok(noticed)
     }
+
+    /// What fails when something is taken away must pass when nothing is, or its failure would prove nothing.
+    pub(super) fn must_pass(&self, tests: impl IntoIterator<Item = &'a Test>) -> Result<()> {
+        for test in tests {
+            if self.sound.lock().map_err(|_| anyhow!("a worker panicked"))?.contains(test) {
+                continue;
+            }
+            if let Err(printed) = self.play(test, None)? {
+                bail!("{}:{} `{}` fails with nothing taken away:\n{printed}", test.path, test.line, test.name);
+            }
+            self.sound.lock().map_err(|_| anyhow!("a worker panicked"))?.insert(test);
+        }
+        Ok(())
+    }
+
+    /// Runs one test; what it printed if it does not pass.
+    fn play(&self, test: &Test, variable: Option<(&str, &str)>) -> Result<Result<(), String>> {
+        let known = self.known.get(test).with_context(|| format!("`{}` is in no program", test.name))?;
+        let binary = &self.binaries[known.binary];
+        let printed = play(binary, &known.name, variable)?;
+        let passed = printed.lines().filter_map(passed_test).any(|name| name == known.name);
+        Ok(if passed { Ok(()) } else { Err(printed) })
+    }
 }
 
-/// What came of some tests of a program.
-struct Played {
-    /// Those that pass, and how long each took.
-    passed: BTreeMap<String, Duration>,
-    printed: String,
+/// Scenes of one rule first; then what plays thousands of cases; last what starts a database server.
+fn rank(path: &str) -> u8 {
+    if ["crates/store/tests/", "crates/engine/tests/"].iter().any(|folder| path.starts_with(folder)) {
+        return 2;
+    }
+    u8::from(path.contains("/properties") || path.contains("/fold/"))
 }
 
-/// Runs these tests one after the other.
-fn play(binary: &Binary, names: &[&str], variable: Option<(&str, &str)>) -> Result<Played> {
+/// Runs a test of a program and answers with what it printed.
+fn play(binary: &Binary, name: &str, variable: Option<(&str, &str)>) -> Result<String> {
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
     let mut command = shell::command(&binary.executable.to_string_lossy());
     command.current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package).env("RUST_BACKTRACE", "0");
-    command.args(["--exact", "--test-threads=1"]).args(names);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(["--exact", "--test-threads=1", name]);
     if let Some((key, value)) = variable {
         command.env(key, value);
     }
+    // A file, no pipe: what a test has started may outlive it and hold a pipe open.
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let scratch = std::env::temp_dir().join(format!("onceward-trial-{}-{number}.txt", std::process::id()));
+    command.stdin(Stdio::null()).stdout(std::fs::File::create(&scratch)?).stderr(Stdio::null());
     let mut child = command.spawn().with_context(|| format!("cannot run {}", binary.executable.display()))?;
-    let output = BufReader::new(child.stdout.take().context("its output is a pipe")?);
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
-    let (mut passed, mut printed) = (BTreeMap::new(), String::new());
-    let (began, mut last) = (Instant::now(), Instant::now());
-    loop {
-        match told.recv_timeout(LOOK) {
-            Ok(line) => {
-                if let Some(name) = passed_test(&line) {
-                    passed.insert(name.to_owned(), last.elapsed());
-                }
-                last = Instant::now();
-                printed += &line;
-                printed.push('\n');
-            }
-            Err(RecvTimeoutError::Disconnected) => break,
-            // What a test has started may outlive it and hold the other end of the pipe.
-            Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
-            Err(RecvTimeoutError::Timeout) if began.elapsed() > LIMIT => {
-                child.kill()?;
-                break;
-            }
-            Err(RecvTimeoutError::Timeout) => {}
+    let began = Instant::now();
+    while child.try_wait()?.is_none() {
+        if began.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            break;
         }
+        std::thread::sleep(LOOK);
     }
-    child.wait()?;
-    Ok(Played { passed, printed })
+    let printed = String::from_utf8_lossy(&std::fs::read(&scratch)?).into_owned();
+    std::fs::remove_file(&scratch)?;
+    Ok(printed)
 }
 
 /// `test a::b ... ok`, `test a::b - should panic ... ok`; an ignored test has noticed nothing either.
