@@ -149,7 +149,9 @@ fn told(answer: Result<Json, EngineError>) -> Json {
     match answer {
         Ok(done) => json!({ "ok": done }),
         Err(error) => match &error {
-            EngineError::Closed | EngineError::Broken | EngineError::NoChance(_) => json!({ "unknown": error.to_string() }),
+            EngineError::Closed | EngineError::Broken | EngineError::NoChance(_) => {
+                json!({ "unknown": error.to_string() })
+            }
             EngineError::Store(store) if matches!(**store, StoreError::Unavailable(_) | StoreError::Corrupt(_)) => {
                 json!({ "unknown": error.to_string() })
             }

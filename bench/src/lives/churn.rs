@@ -24,7 +24,11 @@ pub(crate) fn waiting(place: &Place, jobs: usize, lives: usize, seconds: u64) ->
         left -= size;
     }
     let raised = machine::memory()?.saturating_sub(memory);
-    println!("{jobs} jobs made in {:.0} s; they raise the process by {} MB", began.elapsed().as_secs_f64(), raised >> 20);
+    println!(
+        "{jobs} jobs made in {:.0} s; they raise the process by {} MB",
+        began.elapsed().as_secs_f64(),
+        raised >> 20
+    );
     let mut runs: [Runs; 4] = Default::default();
     for _ in 0..5 {
         runs[0].0.push(run(place, lives, || round(&runtime, &none, lives, 2, Steps::Three))?);
@@ -47,7 +51,12 @@ pub(crate) fn waiting(place: &Place, jobs: usize, lives: usize, seconds: u64) ->
     print_runs(&format!("{jobs} waiting, a snapshot held"), many_held, Some(none_held));
     if let (Some(first), Some(last)) = (many_held.0.first(), many_held.0.last()) {
         let work = |run: &machine::Run| run.processor + run.server;
-        println!("under the snapshot, {} rounds: {:.0} µs a life in the first, {:.0} in the last", many_held.0.len(), work(first), work(last));
+        println!(
+            "under the snapshot, {} rounds: {:.0} µs a life in the first, {:.0} in the last",
+            many_held.0.len(),
+            work(first),
+            work(last)
+        );
     }
     println!("at the end of {seconds} s under the snapshot:\n{under}");
     Ok(())
@@ -87,7 +96,11 @@ pub(crate) fn churn(place: &Place, lives: usize, parts: usize) -> Done {
     for number in 1..=parts {
         let own = run(place, part, || round(&runtime, &engine, part, 2, Steps::Three))?;
         let (rate, client, server) = (own.rate, own.processor, own.server);
-        println!("{} lives, {rate:.0} a second, {client:.1} + {server:.1} µs CPU\n{}", number * part, place.sizes(&database));
+        println!(
+            "{} lives, {rate:.0} a second, {client:.1} + {server:.1} µs CPU\n{}",
+            number * part,
+            place.sizes(&database)
+        );
     }
     Ok(())
 }
@@ -102,7 +115,10 @@ pub(crate) fn statements(place: &Place, lives: usize) -> Done {
     let before = engine.tally();
     round(&runtime, &engine, lives, 1, Steps::Three)?;
     let batches = engine.tally().batches - before.batches;
-    println!("the engine, {lives} lives in {batches} batches; microseconds a life:\n{}", place.statements(&database, lives));
+    println!(
+        "the engine, {lives} lives in {batches} batches; microseconds a life:\n{}",
+        place.statements(&database, lives)
+    );
     let texts = place.texts(&runtime)?;
     let database = place.database("floor");
     let mut bare = place.floor_at(&database, &texts, "", 1)?;

@@ -86,7 +86,8 @@ const END: &str = "SELECT one FROM onceward.log_end FOR UPDATE";
 const PLACE: &str = "INSERT INTO onceward.batches (last, first, batch) \
      SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last";
 
-const TALLY: &str = "UPDATE onceward.tallies SET count = count + $2::bigint WHERE lifecycle = 1 AND owner = 'ann' AND state = $1";
+const TALLY: &str =
+    "UPDATE onceward.tallies SET count = count + $2::bigint WHERE lifecycle = 1 AND owner = 'ann' AND state = $1";
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -131,7 +132,14 @@ impl PostgresFloor {
             })?;
             let first = number << 40;
             let result = crate::engine::result().to_string();
-            lanes.push(Lane { wire: Wire::new(client), without, texts: texts.clone(), result, row: first, batch: first >> 20 });
+            lanes.push(Lane {
+                wire: Wire::new(client),
+                without,
+                texts: texts.clone(),
+                result,
+                row: first,
+                batch: first >> 20,
+            });
         }
         Ok(Self { runtime, lanes })
     }
