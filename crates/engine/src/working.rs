@@ -142,8 +142,8 @@ impl Worker {
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Run a closure for each job, in this process. What it returns is committed and finished; an error fails the job, and a
-    /// panic too. It is dropped when its lease is lost.
+    /// Run a closure for each job, in this process. What it returns is committed and finished; an error fails the job, and so do a
+    /// panic and a result that can never be taken. It is dropped when its lease is lost.
     pub fn work<F>(&self, working: Working, run: impl Fn(Job) -> F + Send + Sync + 'static) -> Worker
     where
         F: Future<Output = Done> + Send + 'static,

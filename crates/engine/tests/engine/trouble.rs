@@ -278,18 +278,15 @@ fn few_do_not_wait_for_one_that_is_stuck() {
         let mut store = Troubled::new(memory(), |_: &Batch| None);
         store.gate = Arc::new(Semaphore::new(0));
         let engine = open(store.clone(), Config::default()).await;
-        let stuck = create(&engine);
-        let both = async {
-            while store.came.load(Ordering::SeqCst) == 0 {
+        let come = async |saves| {
+            while store.came.load(Ordering::SeqCst) < saves {
                 tokio::task::yield_now().await;
             }
-            let late = create(&engine);
-            while store.came.load(Ordering::SeqCst) < 2 {
-                tokio::task::yield_now().await;
-            }
-            late
         };
-        let late = tokio::time::timeout(LONG, both).await.expect("in time");
+        let stuck = create(&engine);
+        tokio::time::timeout(LONG, come(1)).await.expect("in time");
+        let late = create(&engine);
+        tokio::time::timeout(LONG, come(2)).await.expect("in time");
         store.gate.add_permits(2);
         stuck.await.unwrap();
         late.await.unwrap();
