@@ -222,7 +222,7 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
     let hints = std::mem::take(&mut chunk.hints);
     number(&mut chunk.requests);
     let decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
-    let Decided { base, mut writes, replies, asks } = decided;
+    let Decided { base, mut writes, replies, asks, .. } = decided;
     let spent = shared.trail.bound(&mut writes, now);
     leave(shared, chunk, asks);
     let replies: Vec<Reply> = replies.into_iter().flatten().collect();

@@ -20,6 +20,10 @@ use crate::queue::{Answer, Reply, Request};
 /// ask for (`check` bounds what an operation reaches), so that a bug of ours ends.
 const ROUNDS: usize = 1_000;
 
+/// Times that a batch with refusals is decided again until all of it rests on one look. Each more means that others changed
+/// what it needs meanwhile.
+const AGAIN: usize = 3;
+
 /// How deep due records may lead to due records.
 const DEPTH: usize = 64;
 
@@ -35,6 +39,8 @@ pub(crate) struct Decided {
     pub(crate) replies: Vec<Option<Reply>>,
     /// Requests that must ask first: they leave the batch.
     pub(crate) asks: Vec<(usize, Vec<Question>)>,
+    /// Times that the store was looked at.
+    pub(crate) looks: usize,
 }
 
 /// What an earlier attempt has found out.
@@ -55,11 +61,18 @@ pub(crate) async fn decide_all<S: Store>(
     now: Time,
     seeds: Seeds,
 ) -> Result<Decided, EngineError> {
-    let decided = decide_on(store, Base::default(), definitions, requests, hints.clone(), now, seeds).await?;
+    let answered = hints.answered.clone();
+    let mut decided = decide_on(store, Base::default(), definitions, requests, hints, now, seeds).await?;
     let refused = |write: &Write| matches!(write.outcome, Outcome::Refusal(_));
-    // No save compares what a refusal rests on, so it must not rest on memory.
-    if decided.base.is_remembered() && decided.writes.iter().any(refused) {
-        return decide_on(store, Base::wary(), definitions, requests, hints, now, seeds).await;
+    // No save compares what a refusal rests on, so it must not rest on memory; nor on several looks, between which the batch
+    // before this one may have been saved. What is needed is known by now, and looked for at once.
+    for _ in 0..AGAIN {
+        let in_one_look = decided.looks <= 1 && !decided.base.is_remembered();
+        if in_one_look || !decided.writes.iter().any(refused) {
+            break;
+        }
+        let hints = Hints { keys: decided.base.keys(), answered: answered.clone() };
+        decided = decide_on(store, Base::wary(), definitions, requests, hints, now, seeds).await?;
     }
     Ok(decided)
 }
@@ -97,6 +110,7 @@ async fn decide_on<S: Store>(
         if !keys.is_empty() {
             keys.sort_unstable();
             keys.dedup();
+            decided.looks += 1;
             store.load(&mut decided.base, &keys).await?;
             look_ahead(store, &mut decided.base, &keys, idle).await?;
             keys.clear();
