@@ -63,12 +63,11 @@ fn of_lifecycle(
             break;
         }
         if let Some(text) = row.get::<_, Option<String>>(3)? {
-            let room = match free.get(&text) {
-                Some(room) => *room,
-                None => {
-                    let key = QueueKey { lifecycle: Arc::clone(lifecycle), parts: read_parts(&text)? };
-                    room(connection, known, row.get(2)?, &key)?
-                }
+            let room = if let Some(room) = free.get(&text) {
+                *room
+            } else {
+                let key = QueueKey { lifecycle: Arc::clone(lifecycle), parts: read_parts(&text)? };
+                room(connection, known, row.get(2)?, &key)?
             };
             free.insert(text, room.saturating_sub(1));
             if room == 0 {
