@@ -171,7 +171,10 @@ pub(super) async fn prune(inner: Arc<Inner>, prune: Arc<Prune>) -> Result<PruneS
     let known = inner.newest().await?;
     let transaction = InTransaction::new(inner.pool.get().await.map_err(StoreError::from)?);
     let pruning = Pruning { known: &known, carry: &prune.carry };
-    match pruning.all(&transaction, &prune).await {
+    let pruned = pruning.all(&transaction, &prune).await;
+    // Whatever became of it: what is gone, or may be, is not remembered.
+    inner.memory.forget_all();
+    match pruned {
         Ok(Some(seq)) => {
             transaction.ended();
             inner.news.tell();
