@@ -84,7 +84,7 @@ async fn case(system: &str, seed: u64, came: &mut Came) {
             operations.into_iter().zip(&groups).map(|(operation, group)| Request::of(operation, *group)).collect();
         let decided =
             decide_all(&store, definitions, &requests, Hints::default(), now, due_seed).await.expect("decided");
-        let Decided { base, writes, replies, asks } = decided;
+        let Decided { base, writes, replies, asks, .. } = decided;
         assert_eq!(replies.iter().flatten().count() + asks.len(), handed, "each is answered or asks");
         came.batches += 1;
         came.operations += handed;
