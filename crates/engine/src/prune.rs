@@ -186,6 +186,8 @@ impl<S: Store> Sweep<'_, S> {
                 self.settled.extend(family.iter().map(|kin| kin.record.id));
                 self.chosen.extend(family);
             }
+            // It is named already.
+            None if self.damaged.contains(&id) => {}
             None => self.pruned.held += 1,
         }
         Ok(())
@@ -263,12 +265,6 @@ impl<S: Store> Sweep<'_, S> {
     async fn flush(&mut self) -> Result<(), StoreError> {
         let begun = Instant::now();
         while !self.chosen.is_empty() {
-            if self.dry_run {
-                for kin in std::mem::take(&mut self.chosen) {
-                    self.count(&kin.record);
-                }
-                break;
-            }
             let mut taken = Vec::new();
             for kin in &self.chosen {
                 let entries = self.store.history(kin.record.id, 0, usize::MAX >> 1).await?;
@@ -284,6 +280,12 @@ impl<S: Store> Sweep<'_, S> {
                 }
             };
             let chosen = std::mem::take(&mut self.chosen);
+            if self.dry_run {
+                for kin in chosen {
+                    self.count(&kin.record);
+                }
+                break;
+            }
             match self.store.prune(&Arc::new(Prune { carry, now: self.store.now().await? })).await? {
                 PruneSave::Saved(place) => {
                     self.pruned.checkpoint = Some(place);

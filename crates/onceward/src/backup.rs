@@ -44,6 +44,9 @@ impl BackUp {
                 "PostgreSQL is backed up with its own tools, `pg_dump --schema=onceward` or a base backup: see docs/backup.md"
             );
         };
+        if self.to.to_string_lossy().parse::<Database>().is_ok() {
+            bail!("{}: FILE is a path, not the URL of a database", self.to.display());
+        }
         let mut bar = Bar::wanted();
         let done = back_up(path, &self.to, &mut |done, all| {
             if let Some(bar) = &mut bar {

@@ -20,6 +20,7 @@ impl FromStr for Database {
             Some(("sqlite", "")) => Err("`sqlite:` needs the path of a file".to_owned()),
             Some(("sqlite", path)) => Ok(Self::Sqlite(path.into())),
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url.to_owned())),
+            None if !url.is_empty() => Err(format!("a database is named by a URL; did you mean `sqlite:{url}`?")),
             _ => Err("a database is named as sqlite:PATH or postgres://…".to_owned()),
         }
     }

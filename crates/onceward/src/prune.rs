@@ -1,6 +1,7 @@
 //! `onceward prune`: take out of a database what has ended long ago.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration as Length;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -10,7 +11,7 @@ use onceward_engine::{PruneOptions, Pruned, Retention, prune};
 use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, say};
+use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
 
 /// Take out of a database what has ended long ago
@@ -20,7 +21,10 @@ use crate::database::Database;
 /// them is carried forward in a checkpoint in the log, from which `onceward verify` starts. There is no way back: make a
 /// backup first.
 ///
-/// Exits with 0 when it is done, with 1 if damaged records were left where they are, with 2 if the database cannot be opened.
+/// It knows nothing of the retention that a program of yours has set for its engine: name what may go with --only.
+///
+/// Exits with 0 when it is done; with 1 if damaged records were left where they are, or if an engine has the database open or a
+/// newer program has made it; with 2 if it cannot be opened.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  onceward prune --older-than 90d --dry-run\n  onceward prune --db sqlite:jobs.db --older-than 90d"
@@ -58,7 +62,10 @@ fn length(text: &str) -> Result<Length, String> {
 
 impl Prune {
     pub(crate) fn run(&self) -> Result<Outcome> {
-        let pruned = self.take_out()?;
+        let pruned = match self.take_out() {
+            Ok(pruned) => pruned,
+            Err(error) => return refused(error),
+        };
         say(&if self.json { format!("{:#}\n", as_json(&pruned)) } else { summary(&pruned, self.dry_run) })?;
         Ok(if pruned.damaged.is_empty() { Outcome::Done } else { Outcome::Wanting })
     }
@@ -82,6 +89,7 @@ impl Prune {
                 if !path.is_file() {
                     bail!("{}: there is no such file", name());
                 }
+                self.is_ready(path).with_context(name)?;
                 let store = SqliteStore::open(path, Clock::machine()).with_context(name)?;
                 runtime.block_on(self.with(&store, &options)).with_context(name)
             }
@@ -92,12 +100,40 @@ impl Prune {
         }
     }
 
+    /// Opening would make tables in an empty file, and change the settings of another program's.
+    fn is_ready(&self, path: &Path) -> Result<()> {
+        let schema = SqliteStore::schema(path)?;
+        if schema.found == 0 {
+            bail!("this is not a database of Onceward's; is the path right?");
+        }
+        if self.dry_run && !schema.missing.is_empty() {
+            bail!("it was made by an older program; `onceward migrate` brings it up to date");
+        }
+        Ok(())
+    }
+
     async fn with<S: Store>(&self, store: &S, options: &PruneOptions) -> Result<Pruned> {
         let catalog = store.definitions().await?;
         if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
             return Err(anyhow!("no lifecycle of this database is called `{name}`"));
         }
         prune(store, options).await.map_err(|error: StoreError| error.into())
+    }
+}
+
+/// What may go another time is not misuse.
+fn refused(error: anyhow::Error) -> Result<Outcome> {
+    match error.downcast_ref() {
+        Some(StoreError::Locked { by }) => {
+            let by = by.clone();
+            complain(&format!("error: {by} has the database open; stop it, or let it prune by itself\n"));
+            Ok(Outcome::Wanting)
+        }
+        Some(StoreError::TooNew { .. } | StoreError::Busy) => {
+            complain(&format!("error: {error:#}\n"));
+            Ok(Outcome::Wanting)
+        }
+        _ => Err(error),
     }
 }
 

@@ -105,7 +105,7 @@ fn postgresql_is_looked_at() {
     assert!(seen["bytes"].as_u64().is_some_and(|bytes| bytes > 8_192), "{seen}");
 
     let name = url.rsplit('/').next().expect("a name");
-    psql(&url, &format!("ALTER DATABASE {name} SET synchronous_commit = off"));
+    psql(&url, &format!("ALTER DATABASE {name} SET zero_damaged_pages = on"));
     psql(
         &url,
         "INSERT INTO onceward.inbox (owner, key, lifecycle, sent_at) VALUES ('ann', 'one', 'a.b', now() - interval '1 hour')",

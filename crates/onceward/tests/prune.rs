@@ -110,11 +110,46 @@ fn json_and_one_lifecycle_only() {
 fn a_file_that_an_engine_has_open_is_left_alone() {
     let (folder, _running) = notes("prune_open");
     let done = onceward(&folder, &["prune", "--older-than", "0d"]);
-    assert_eq!(done.status.code(), Some(2));
-    assert!(text(&done.stderr).contains("has this database open"), "{}", text(&done.stderr));
+    assert_eq!(done.status.code(), Some(1));
+    assert!(text(&done.stderr).contains("let it prune by itself"), "{}", text(&done.stderr));
     for arguments in [&["prune", "--db", "sqlite:nowhere.db"][..], &["prune", "--older-than", "soon"]] {
         let done = onceward(&folder, arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
     }
     assert!(!folder.join("nowhere.db").exists(), "nothing is made");
+}
+
+/// A file that is not ours is not touched, not even to find out.
+#[test]
+fn another_programs_file_is_left_as_it_is() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prune_foreign");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    rusqlite::Connection::open(folder.join("app.db")).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    std::fs::write(folder.join("empty.db"), "").expect("a file");
+    std::fs::write(folder.join("text.db"), "no database, but long enough to look at").expect("a file");
+    for name in ["app.db", "empty.db", "text.db"] {
+        let before = std::fs::read(folder.join(name)).expect("its bytes");
+        for arguments in [&["prune", "--dry-run"][..], &["prune"]] {
+            let url = format!("sqlite:{name}");
+            let done = onceward(&folder, &[arguments, &["--db", &url]].concat());
+            assert_eq!(done.status.code(), Some(2), "{name}: {}", text(&done.stderr));
+        }
+        assert_eq!(std::fs::read(folder.join(name)).expect("its bytes"), before, "{name}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 3, "nothing is left beside them");
+}
+
+/// A dry run tells of damage as the real one does.
+#[test]
+fn a_damaged_record_would_not_go() {
+    let (folder, running) = notes("prune_damaged");
+    drop(running);
+    let harm = "UPDATE records SET version = version + 1 WHERE row = 2";
+    rusqlite::Connection::open(folder.join("onceward.db")).unwrap().execute_batch(harm).unwrap();
+    let dry = onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]);
+    assert_eq!(dry.status.code(), Some(1));
+    let told = text(&dry.stdout);
+    assert!(told.contains("kept: ") && told.contains("2 records with 4 entries would go"), "{told}");
+    assert!(!told.contains("belong to them"), "{told}");
 }

@@ -14,13 +14,8 @@ use crate::names::Names;
 use crate::query::StateCount;
 
 /// Settings without which an answer may be lost, or a page be half written.
-const SETTINGS: [(&str, &[&str]); 5] = [
-    ("fsync", &["on"]),
-    ("full_page_writes", &["on"]),
-    ("synchronous_commit", &["on", "local", "remote_write", "remote_apply"]),
-    ("autovacuum", &["on"]),
-    ("zero_damaged_pages", &["off"]),
-];
+const SETTINGS: [(&str, &[&str]); 4] =
+    [("fsync", &["on"]), ("full_page_writes", &["on"]), ("autovacuum", &["on"]), ("zero_damaged_pages", &["off"])];
 
 const LIMIT: i64 = COUNTED.cast_signed();
 
