@@ -79,7 +79,7 @@ fn what_is_no_database_is_misuse() {
         (&["--db", "sqlite:nowhere.db"][..], "nowhere.db"),
         (&["--db", "postgres://127.0.0.1:1/x"], "PostgreSQL"),
         (&["--db", "sqlite::memory:"], "in memory"),
-        (&["--db", "onceward.db"], "sqlite:PATH"),
+        (&["--db", "onceward.db"], "sqlite:onceward.db"),
         (&[], "onceward.db"),
     ] {
         let done = verify(&folder, arguments);

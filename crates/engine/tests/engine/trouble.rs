@@ -265,8 +265,9 @@ fn callers_share_a_transaction() {
         }
         let tally = engine.tally();
         assert_eq!(tally.operations, 100);
-        // One that was alone when it came, then the others; one more where a caller was about to enter the queue.
-        assert!(tally.batches <= 3, "{tally:?}");
+        // One that was alone when it came, one beside it, then the others; and one more for each of two callers that were about to
+        // enter the queue.
+        assert!(tally.batches <= 5, "{tally:?}");
         engine.close().await;
     });
 }
