@@ -15,8 +15,9 @@ use crate::database::Database;
 /// Copy an embedded database to a new file, while its engine runs or without one
 ///
 /// The copy is as the database was at one moment, and has everything that was answered before this began. Writers go on; they wait
-/// for some hundredths of a second now and then, half a second at most unless the disk is slow. The file appears under its name only when it is whole and on the disk. To
-/// restore, put it in the database's place while no engine runs. docs/backup.md tells more.
+/// for some hundredths of a second now and then, half a second at most unless the disk is slow. The file appears under its
+/// name only when it is whole and on the disk. To restore, put it in the database's place while no engine runs. docs/backup.md
+/// tells more.
 ///
 /// Exits with 0 when the copy is there, with 1 if the file is there already or cannot be made now, with 2 if there is no
 /// database to copy. PostgreSQL has its own tool for this: `pg_dump`.
