@@ -75,6 +75,7 @@ impl Writer {
 
     fn take_out(&mut self, prune: &Prune) -> Result<PruneSave, StoreError> {
         let known = self.shared.known();
+        // FM-2, INV-2: all of it or nothing.
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let pruning = Pruning { transaction: &transaction, known: &known, carry: &prune.carry };
         let Some(seq) = pruning.all(prune)? else { return Ok(PruneSave::Conflict) };
