@@ -53,16 +53,9 @@ fn outcome(reply: Reply) -> Option<Result<RecordId, Refused>> {
         Ok(answer) => return Some(Ok(answer.subject)),
         Err(error) => error,
     };
-    let passes = match &error {
-        EngineError::Store(store) => !matches!(**store, StoreError::Rejected(_)),
-        EngineError::Overloaded { .. }
-        | EngineError::Contended
-        | EngineError::Closed
-        | EngineError::Broken
-        | EngineError::KeyRunning
-        | EngineError::NoChance(_) => true,
-        _ => false,
-    };
+    // A letter waits longer than a caller would: for a database to be mended, or for a lifecycle to be brought.
+    let may_be_mended = matches!(&error, EngineError::Store(store) if !matches!(**store, StoreError::Rejected(_)));
+    let passes = error.may_pass() || error.is_the_end() || may_be_mended;
     if passes {
         return None;
     }

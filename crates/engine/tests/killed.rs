@@ -27,15 +27,10 @@ const FILE: &str = "ONCEWARD_ENGINE_KILLED";
 fn works_until_killed() {
     let Some(file) = std::env::var_os(FILE).map(PathBuf::from) else { return };
     wait(async {
-        let store = SqliteStore::open(file, Clock::machine()).expect("the file opens");
-        let engine = open(store, Config::default()).await;
-        let turns = || {
-            let engine = engine.clone();
-            tokio::spawn(async move { work(&engine).await })
-        };
+        let engine = opened(file).await;
         // Four at once, so that batches hold more than one.
-        let (_one, _two, _three) = (turns(), turns(), turns());
-        turns().await.expect("no panic");
+        let _others = [(); 3].map(|()| turns(&engine));
+        turns(&engine).await.expect("no panic");
     });
 }
 
@@ -44,13 +39,8 @@ fn works_until_killed() {
 fn prunes_until_killed() {
     let Some(file) = std::env::var_os(FILE).map(PathBuf::from) else { return };
     wait(async {
-        let store = SqliteStore::open(file, Clock::machine()).expect("the file opens");
-        let engine = open(store, Config::default()).await;
-        let turns = || {
-            let engine = engine.clone();
-            tokio::spawn(async move { work(&engine).await })
-        };
-        let (_one, _two) = (turns(), turns());
+        let engine = opened(file).await;
+        let _turns = [(); 2].map(|()| turns(&engine));
         let retention = Retention { records: Some(std::time::Duration::ZERO), batch: 5, ..Retention::default() };
         let options = PruneOptions { retention, ..PruneOptions::default() };
         loop {
@@ -60,6 +50,15 @@ fn prunes_until_killed() {
             }
         }
     });
+}
+
+async fn opened(file: PathBuf) -> Engine<SqliteStore> {
+    open(SqliteStore::open(file, Clock::machine()).expect("the file opens"), Config::default()).await
+}
+
+fn turns(engine: &Engine<SqliteStore>) -> tokio::task::JoinHandle<()> {
+    let engine = engine.clone();
+    tokio::spawn(async move { work(&engine).await })
 }
 
 async fn work(engine: &Engine<SqliteStore>) {

@@ -1,14 +1,17 @@
 //! `onceward prune`, run as a user runs it.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod desk;
 
+use std::path::PathBuf;
+use std::process::Output;
+
+use desk::{engine, folder, onceward, text};
 use onceward_core::decide::{Call, Create};
-use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::Actor;
-use onceward_engine::{Config, Engine, Submission};
-use onceward_store::{Clock, SqliteStore};
+use onceward_engine::{Engine, Submission};
+use onceward_store::SqliteStore;
 use serde_json::{Map, Value, json};
+use tokio::runtime::Runtime;
 
 const NOTE: &str = r#"
 language  = 1
@@ -27,18 +30,11 @@ go = "open -> torn"
 "#;
 
 /// A database with four notes, three of them torn, written by an engine that stays open as long as what is given back.
-fn notes(name: &str) -> (PathBuf, (tokio::runtime::Runtime, Engine<SqliteStore>)) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
-    let engine = runtime.block_on(async {
-        let store = SqliteStore::open(folder.join("onceward.db"), Clock::machine()).expect("a new file");
-        let engine = Engine::open(store, Config::default());
-        let files = Files { files: vec![File { name: "note.toml".to_owned(), text: NOTE.into() }] };
-        engine.define(&files).await.expect("a sound file");
-        let ann = Actor::new("ann", &["producer"]);
+fn notes(name: &str) -> (PathBuf, (Runtime, Engine<SqliteStore>)) {
+    let folder = folder(name);
+    let (runtime, engine) = engine(&folder, NOTE);
+    let ann = Actor::new("ann", &["producer"]);
+    runtime.block_on(async {
         for number in 0..4 {
             let create =
                 Create { lifecycle: "desk.note".into(), id: None, owner: None, fields: Map::new(), payload: None };
@@ -48,27 +44,13 @@ fn notes(name: &str) -> (PathBuf, (tokio::runtime::Runtime, Engine<SqliteStore>)
                 engine.fire(&ann, id, "tear", Map::new()).await.expect("torn");
             }
         }
-        engine
     });
     (folder, (runtime, engine))
-}
-
-fn onceward(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_onceward"))
-        .current_dir(folder)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary runs")
 }
 
 fn said(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stdout)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 #[test]
@@ -122,9 +104,7 @@ fn a_file_that_an_engine_has_open_is_left_alone() {
 /// A file that is not ours is not touched, not even to find out.
 #[test]
 fn another_programs_file_is_left_as_it_is() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prune_foreign");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = folder("prune_foreign");
     rusqlite::Connection::open(folder.join("app.db")).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
     std::fs::write(folder.join("empty.db"), "").expect("a file");
     std::fs::write(folder.join("text.db"), "no database, but long enough to look at").expect("a file");

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onceward_core::decide::Create;
-use onceward_engine::{Config, Engine};
-use onceward_store::{Clock, SqliteStore, back_up};
+use onceward_store::{Clock, back_up};
 use onceward_testkit::user;
 use serde_json::Map;
 use tokio::sync::Semaphore;
 
 use crate::built::looked_through;
-use crate::live::work;
-use crate::stage::{Folder, suite};
+use crate::live::{busy, work};
+use crate::stage::Folder;
 
 /// A piece takes so long at most: a few of them fill a hold.
 const PIECE: Duration = Duration::from_millis(50);
@@ -21,21 +20,15 @@ const PIECE: Duration = Duration::from_millis(50);
 /// all of it.
 #[test]
 fn a_copy_made_under_load_is_clean() {
-    let folder = Folder::new();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
-    let clock = Clock::machine();
-    let store = SqliteStore::open(folder.file(), clock.clone()).expect("a new file");
-    let engine = Arc::new(runtime.block_on(async {
-        let engine = Engine::open(store, Config::default());
-        engine.define(&suite()).await.expect("sound files");
+    let (folder, clock) = (Folder::new(), Clock::machine());
+    let (runtime, engine) = busy(&folder, &clock);
+    runtime.block_on(async {
         for number in 0..40_u8 {
             let create =
                 Create { lifecycle: "suite.task".into(), id: None, owner: None, fields: Map::new(), payload: None };
             engine.create_with(&user("ann"), create, vec![number; 1 << 20]).await.expect("a job with a payload");
         }
-        engine
-    }));
+    });
     let granted = Arc::new(Semaphore::new(0));
     let working = runtime.spawn(work(Arc::clone(&engine), Arc::clone(&granted)));
     let (mut seen, mut again) = (Vec::new(), 0);

@@ -44,19 +44,24 @@ pub(crate) async fn work(engine: Arc<Engine<SqliteStore>>, granted: Arc<Semaphor
     }
 }
 
-/// INV-4: nothing is called wrong that is only new, and everything is compared as of one moment.
-#[test]
-fn an_engine_may_go_on_writing() {
-    let folder = Folder::new();
+/// An engine on a new file that others may look at, with threads of its own.
+pub(crate) fn busy(folder: &Folder, clock: &Clock) -> (tokio::runtime::Runtime, Arc<Engine<SqliteStore>>) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
-    let clock = Clock::machine();
     let store = SqliteStore::open(folder.file(), clock.clone()).expect("a new file");
-    let engine = Arc::new(runtime.block_on(async {
+    let engine = runtime.block_on(async {
         let engine = Engine::open(store, Config::default());
         engine.define(&suite()).await.expect("sound files");
         engine
-    }));
+    });
+    (runtime, Arc::new(engine))
+}
+
+/// INV-4: nothing is called wrong that is only new, and everything is compared as of one moment.
+#[test]
+fn an_engine_may_go_on_writing() {
+    let (folder, clock) = (Folder::new(), Clock::machine());
+    let (runtime, engine) = busy(&folder, &clock);
     let granted = Arc::new(Semaphore::new(0));
     let working = runtime.spawn(work(Arc::clone(&engine), Arc::clone(&granted)));
     let (mut first, mut last) = (None, 0);

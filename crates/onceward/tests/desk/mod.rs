@@ -36,18 +36,24 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 
 /// A database with three notes, written by an engine that stays open as long as what is given back.
 pub(crate) fn notes(folder: &Path) -> (tokio::runtime::Runtime, Engine<SqliteStore>) {
+    let (runtime, engine) = engine(folder, NOTE);
+    for text in ["milk", "bread", "salt"] {
+        note(&runtime, &engine, text);
+    }
+    (runtime, engine)
+}
+
+/// An engine on the folder's database, with one lifecycle file.
+pub(crate) fn engine(folder: &Path, file: &str) -> (tokio::runtime::Runtime, Engine<SqliteStore>) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
     let engine = runtime.block_on(async {
         let store = SqliteStore::open(folder.join("onceward.db"), Clock::machine()).expect("a new file");
         let engine = Engine::open(store, Config::default());
-        let files = Files { files: vec![File { name: "note.toml".to_owned(), text: NOTE.into() }] };
+        let files = Files { files: vec![File { name: "note.toml".to_owned(), text: file.into() }] };
         engine.define(&files).await.expect("a sound file");
         engine
     });
-    for text in ["milk", "bread", "salt"] {
-        note(&runtime, &engine, text);
-    }
     (runtime, engine)
 }
 

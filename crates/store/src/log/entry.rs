@@ -63,7 +63,7 @@ fn hash(previous: &Hash, record: Option<RecordId>, version: u64, at: Time, text:
 }
 
 /// What an entry says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Body<'a> {
     /// In the first entry of an operation. A worker's result stands in it by its hash only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,30 +177,10 @@ impl NewEntry {
     }
 }
 
-impl<'a> Body<'a> {
-    fn pruned(checkpoint: &'a Checkpoint) -> Self {
-        Self {
-            operation: None,
-            more: 0,
-            back: 0,
-            catalog: 0,
-            deciding: 0,
-            rows: Cow::default(),
-            change: None,
-            uniques: Cow::default(),
-            counts: Cow::default(),
-            moves: Vec::new(),
-            effect: None,
-            audit: Vec::new(),
-            refusal: None,
-            pruned: Some(Cow::Borrowed(checkpoint)),
-        }
-    }
-}
-
 /// The entry of a checkpoint; `previous` is the hash of the one before.
 pub(crate) fn entry_of(checkpoint: &Checkpoint, now: Time, previous: &Hash) -> Result<NewEntry, StoreError> {
-    NewEntry::write(None, 0, now, previous, &Body::pruned(checkpoint))
+    let body = Body { pruned: Some(Cow::Borrowed(checkpoint)), ..Body::default() };
+    NewEntry::write(None, 0, now, previous, &body)
 }
 
 /// The entries of one operation. `heads` knows the hash of each record's last entry and learns the new ones.
@@ -238,8 +218,7 @@ pub(crate) fn entries_of(
             moves: changes.moves.iter().filter(|entry| entry.cause == after.id).map(Cow::Borrowed).collect(),
             effect: changes.effects.iter().find(|effect| effect.record == after.id).map(EffectMark::of),
             audit: audit_of(changes, after.id, first),
-            refusal: None,
-            pruned: None,
+            ..Body::default()
         };
         let previous = heads(after.id, None);
         let entry = NewEntry::write(Some(after.id), after.version, changes.now, &previous, &body)?;
@@ -263,16 +242,8 @@ fn audit_of(changes: &Changes, id: RecordId, first: bool) -> Vec<Arc<str>> {
 fn refused<'a>(write: &'a Write, refusal: &Refusal, catalog: u32) -> Body<'a> {
     Body {
         operation: Some(logged(&write.operation)),
-        more: 0,
-        back: 0,
         catalog,
         deciding: DECIDING_VERSION,
-        rows: Cow::default(),
-        change: None,
-        uniques: Cow::default(),
-        counts: Cow::default(),
-        moves: Vec::new(),
-        effect: None,
         audit: refusal.audit.iter().cloned().collect(),
         refusal: Some(RefusalMark {
             status: refusal.status,
@@ -283,7 +254,7 @@ fn refused<'a>(write: &'a Write, refusal: &Refusal, catalog: u32) -> Body<'a> {
             state: refusal.state.clone(),
             denial: refusal.denial,
         }),
-        pruned: None,
+        ..Body::default()
     }
 }
 

@@ -40,11 +40,11 @@ const CLAIM_ACCOUNTS: &str = "INSERT INTO onceward.accounts (asset, name, outsid
      SELECT k.*, false, 0 FROM unnest($1::text[], $2::text[]) k ON CONFLICT DO NOTHING \
      RETURNING asset, name";
 
-const LOCK_UNIQUES: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
+pub(super) const LOCK_UNIQUES: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
      JOIN onceward.uniques u ON u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p \
      ORDER BY u.lifecycle, u.name, u.parts FOR UPDATE OF u";
 
-const LOCK_COUNTS: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) k(l, n, p, w) \
+pub(super) const LOCK_COUNTS: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) k(l, n, p, w) \
      JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w \
      ORDER BY c.lifecycle, c.name, c.parts, c.span FOR UPDATE OF c";
 

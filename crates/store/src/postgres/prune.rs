@@ -8,6 +8,7 @@ use onceward_core::value::RecordId;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::claim::{LOCK_COUNTS, LOCK_UNIQUES};
 use super::connect::{BEGIN, InTransaction};
 use super::pipeline::{Pipeline, arg};
 use super::rows::{self, key_text, signed, size};
@@ -31,14 +32,6 @@ const SOURCES: &str = "SELECT r.id, r.links, ARRAY(SELECT DISTINCT s.id FROM onc
      FROM onceward.records r WHERE r.id = ANY($1::uuid[])";
 
 const TURN: &str = "SELECT checkpoint, floor, head FROM onceward.pruned FOR UPDATE SKIP LOCKED";
-
-const LOCK_UNIQUES: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
-     JOIN onceward.uniques u ON u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p \
-     ORDER BY u.lifecycle, u.name, u.parts FOR UPDATE OF u";
-
-const LOCK_COUNTS: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) k(l, n, p, w) \
-     JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w \
-     ORDER BY c.lifecycle, c.name, c.parts, c.span FOR UPDATE OF c";
 
 const LOCK_RECORDS: &str = "SELECT FROM onceward.records WHERE id = ANY($1::uuid[]) ORDER BY row FOR UPDATE";
 
