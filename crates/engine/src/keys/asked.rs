@@ -33,13 +33,16 @@ impl NewKey {
     pub(super) fn checked(mut self, now: Time) -> Result<Self, EngineError> {
         let bad = |why: &str| Err(EngineError::BadApiKey(why.to_owned()));
         if !is_text(&self.owner, 1, OWNER) || *self.owner == *"engine" {
-            return bad("its owner has from 1 to 1000 characters, none of them a control character, and is not `engine`");
+            return bad(
+                "its owner has from 1 to 1000 characters, none of them a control character, and is not `engine`",
+            );
         }
         if !is_text(&self.name, 0, NAME) {
             return bad("its name has at most 100 characters, and no control characters among them");
         }
         let is_word = |name: &Arc<str>| {
-            name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter)) && is_text(name, 1, NAME)
+            name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
+                && is_text(name, 1, NAME)
         };
         if self.roles.is_empty() {
             return bad("it needs a role: operator, producer, worker, viewer, metrics, or one that a lifecycle names");

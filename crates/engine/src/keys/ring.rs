@@ -36,7 +36,10 @@ impl Ring {
             }
             let is_engine = |name: &Arc<str>| **name == *"engine";
             if is_engine(&key.owner) || key.roles.iter().any(is_engine) {
-                return Err(EngineError::KeyClash(format!("key {} is the engine's by name, and nobody's may be", key.id)));
+                return Err(EngineError::KeyClash(format!(
+                    "key {} is the engine's by name, and nobody's may be",
+                    key.id
+                )));
             }
             let (id, identity) = (Arc::clone(&key.id), Identity::of(&key));
             if ring.held.insert(Arc::clone(&id), Held { key, identity }).is_some() {

@@ -3,6 +3,7 @@
 use onceward_core::record::Actor;
 use onceward_core::time::Duration;
 use onceward_engine::{Config, EngineError, NewKey};
+use onceward_store::Store as _;
 use onceward_testkit::{operator, user, worker};
 use serde_json::json;
 
@@ -25,7 +26,8 @@ fn a_key_tells_who_calls_while_it_lives() {
         assert!(!keys.are_asked_for().await.unwrap());
         let ends = start().checked_add(Duration::from_secs(100)).unwrap();
         let (first, text) = keys.create(&ops(), asked("ann", &["producer", "viewer", "producer"])).await.unwrap();
-        let (_, other) = keys.create(&ops(), NewKey { expires_at: Some(ends), ..asked("bob", &["worker"]) }).await.unwrap();
+        let (_, other) =
+            keys.create(&ops(), NewKey { expires_at: Some(ends), ..asked("bob", &["worker"]) }).await.unwrap();
         assert!(keys.are_asked_for().await.unwrap());
         let who = keys.authenticate(&text.reveal()).await.unwrap();
         assert_eq!((who.actor, who.key.as_ref()), (Actor::new("ann", &["producer", "viewer"]), Some(&first.id)));

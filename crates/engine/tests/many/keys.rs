@@ -35,9 +35,10 @@ fn a_key_is_revoked_everywhere() {
         let took = until(false).await;
         assert!(took < Duration::from_secs(5), "{took:?}");
         // Two who make keys at once both do.
-        let both = tokio::join!(here.create(&ops(), asked.clone()), there.create(&ops(), asked));
+        let ops = ops();
+        let both = tokio::join!(here.create(&ops, asked.clone()), there.create(&ops, asked));
         assert!(both.0.is_ok() && both.1.is_ok());
-        assert_eq!(here.list(&ops()).await.unwrap().len(), 3);
+        assert_eq!(here.list(&ops).await.unwrap().len(), 3);
         proven(&url, start()).await;
     });
 }

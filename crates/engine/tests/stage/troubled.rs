@@ -10,8 +10,9 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    Base, Batch, Candidate, Catalog, Entry, Forgotten, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, ListQuery, MemoryStore, OldPage, OldQuery,
-    OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Store, StoreError,
+    Base, Batch, Candidate, Catalog, Entry, Forgotten, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, ListQuery,
+    MemoryStore, OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing,
+    StateCount, Store, StoreError,
 };
 use tokio::sync::Semaphore;
 

@@ -9,7 +9,9 @@ use onceward_core::record::Payload;
 use onceward_core::time::{Duration, Time};
 use onceward_engine::{Report, verify};
 use onceward_store::scan::Scan;
-use onceward_store::{ApiKey, Clock, Content, KeyEdit, KeySave, Request, RequestName, Save, SqliteStore, SqliteView, Store};
+use onceward_store::{
+    ApiKey, Clock, Content, KeyEdit, KeySave, Request, RequestName, Save, SqliteStore, SqliteView, Store,
+};
 use onceward_testkit::random::{Chance, Play};
 use onceward_testkit::{operator, user, worker};
 use serde_json::json;

@@ -3,8 +3,8 @@
 //! It lives in a temporary SQLite database of its own that nobody else sees and nothing outlives. [`Replay`](crate::Replay)
 //! is its sibling in memory. Nothing of the code that writes stores is used here: what it got wrong, this must not get wrong too.
 
-mod keys;
 mod kept;
+mod keys;
 mod load;
 mod pruned;
 mod text;

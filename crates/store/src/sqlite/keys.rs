@@ -72,7 +72,8 @@ fn write(transaction: &Transaction, edit: &KeyEdit) -> Result<u64, StoreError> {
     transaction.execute("UPDATE key_changes SET changes = changes + 1", [])?;
     let entry = edit.entry()?;
     let seq: u64 = transaction.query_row("SELECT seq + 1 FROM counter", [], |row| row.get(0))?;
-    let sql = "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, NULL, ?2, ?3, NULL, ?4, ?5)";
+    let sql =
+        "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, NULL, ?2, ?3, NULL, ?4, ?5)";
     transaction.execute(sql, params![seq, entry.version, entry.at.micros(), &*entry.text, entry.hash])?;
     transaction.execute("UPDATE counter SET seq = ?1", [seq])?;
     Ok(seq)

@@ -180,8 +180,7 @@ fn cursor(row: &Row, columns: usize) -> Result<Cursor, StoreError> {
 fn cell(table: Table, row: &Row, at: usize) -> Result<Cell, StoreError> {
     Ok(match (table, at, row.get_ref(at)?) {
         // What may be long is known by its hash; and so is the hash of a secret, which is nobody's business.
-        (Table::Effects, 4, ValueRef::Text(bytes))
-        | (Table::Contents | Table::ApiKeys, 1, ValueRef::Blob(bytes)) => {
+        (Table::Effects, 4, ValueRef::Text(bytes)) | (Table::Contents | Table::ApiKeys, 1, ValueRef::Blob(bytes)) => {
             Some(Cow::Owned(hex::encode(&Sha256::digest(bytes))))
         }
         (_, _, ValueRef::Null) => None,

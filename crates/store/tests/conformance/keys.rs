@@ -107,7 +107,10 @@ fn changes_are_told_in_the_log() {
         let (made, revoked) = (log[1].body().unwrap().key.unwrap(), log[3].body().unwrap().key.unwrap());
         assert_eq!((log[1].record, log[1].at, &*made.actor.id), (None, later(7), "olga"));
         let made = made.made.clone().expect("a key");
-        assert_eq!((&*made.id, &*made.owner, made.roles, &*made.name), ("key7", "ann", key(7).roles, "Ann's \u{1f600}"));
+        assert_eq!(
+            (&*made.id, &*made.owner, made.roles, &*made.name),
+            ("key7", "ann", key(7).roles, "Ann's \u{1f600}")
+        );
         assert_eq!((log[3].at, revoked.revoked.as_deref()), (later(50), Some("key7")));
     });
 }
