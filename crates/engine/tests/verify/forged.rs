@@ -133,7 +133,8 @@ fn a_clash_of_keys_is_named() {
     let built = Built::new(7, 0);
     let (one, two) = ("%\"made\":{\"id\":\"key1\"%", "%\"made\":{\"id\":\"key2\"%");
     let text: String = {
-        let connection = built.copy().connection();
+        let copy = built.copy();
+        let connection = copy.connection();
         let first = entry(&connection, one);
         connection.query_row("SELECT text FROM history WHERE seq = ?1", [first], |row| row.get(0)).unwrap()
     };
