@@ -27,7 +27,7 @@ mod write;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
@@ -60,7 +60,8 @@ pub use view::SqliteView;
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;
 
-/// So few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
+/// So few operations are written by whoever brings them, where nobody else is writing and the disk was quick the last time: to wake
+/// the thread that writes, and to be woken by it, takes longer than the disk. And so few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
 /// thread twice takes longer.
 const FEW: usize = 16;
 
@@ -91,6 +92,8 @@ struct Shared {
     known: RwLock<Known>,
     /// Written between a commit and the next number: what is found there is never older than that number.
     recent: Mutex<Recent>,
+    /// Whether the last save was done in less time than a runtime's thread may be held up for.
+    disk_is_quick: AtomicBool,
 }
 
 impl Shared {
@@ -133,8 +136,12 @@ impl SqliteStore {
         let lock = EngineLock::take(path)?;
         let connection = open::writer(path)?;
         let known = definitions::recall(&connection)?;
-        let shared =
-            Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known), recent: Mutex::default() });
+        let shared = Arc::new(Shared {
+            generation: AtomicU64::new(1),
+            known: RwLock::new(known),
+            recent: Mutex::default(),
+            disk_is_quick: AtomicBool::new(false),
+        });
         let reader = || Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) });
         let readers = (0..READERS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
         let near = Mutex::new(reader()?);
@@ -210,7 +217,15 @@ impl Store for SqliteStore {
         // Here, so that the thread that writes can be busy with another batch meanwhile.
         let told = Told::of(base, batch)?;
         let (base, batch) = (Arc::clone(base), Arc::clone(batch));
-        self.inner.writer.run(move |writer| writer.save(&base, &batch, told)).await
+        let here = batch.writes.len() <= FEW && self.inner.shared.disk_is_quick.load(Ordering::Relaxed);
+        let save = move |writer: &mut Writer| writer.save(&base, &batch, told);
+        if !here {
+            return self.inner.writer.run(save).await;
+        }
+        match self.inner.writer.here(save) {
+            Ok(saved) => saved,
+            Err(save) => self.inner.writer.run(save).await,
+        }
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
