@@ -11,6 +11,7 @@ mod draw;
 mod files;
 mod migrate;
 mod prune;
+mod serve;
 mod shipped;
 mod verify;
 
@@ -42,6 +43,7 @@ enum Verb {
     Draw(draw::Draw),
     Migrate(migrate::Migrate),
     Prune(prune::Prune),
+    Serve(serve::Serve),
     Verify(verify::Verify),
 }
 
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Verb::Draw(draw) => draw.run(),
         Verb::Migrate(migrate) => migrate.run(),
         Verb::Prune(prune) => prune.run(),
+        Verb::Serve(serve) => serve.run(),
         Verb::Verify(verify) => verify.run(),
     };
     match done {

@@ -230,6 +230,10 @@ impl Store for PostgresStore {
         read::log(&self.inner, after, limit).await
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        read::last(&self.inner).await
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         read::history(&self.inner, record, after_version, limit).await
     }
@@ -248,6 +252,10 @@ impl Store for PostgresStore {
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         read::content(&self.inner, sha256).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        read::contents(&self.inner, sha256s).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {

@@ -246,6 +246,10 @@ impl Store for SqliteStore {
         self.read(move |connection, _| read::log(connection, after, limit)).await
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        self.read(|connection, _| read::last(connection)).await
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         self.read(move |connection, _| read::history(connection, record, after_version, limit)).await
     }
@@ -267,6 +271,11 @@ impl Store for SqliteStore {
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         let sha256 = *sha256;
         self.read(move |connection, _| read::content(connection, &sha256)).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        let sha256s = sha256s.to_vec();
+        self.read(move |connection, _| sha256s.iter().map(|sha256| read::content(connection, sha256)).collect()).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
