@@ -94,9 +94,16 @@ impl Tools {
         if is_older(&installed, &self.typescript.join("package-lock.json")) {
             quiet(self.in_node("npm").args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]))?;
         }
+        // As a user installs it into a program, which builds it, too.
+        let program = tree::root().join(FOLDER).join("app");
+        std::fs::create_dir_all(&program)?;
+        std::fs::write(program.join("package.json"), r#"{ "name": "app", "private": true }"#)?;
+        let mut install = self.in_node("npm");
+        quiet(install.current_dir(&program).args(["install", "--no-audit", "--no-fund"]).arg(&self.typescript))?;
+        let mut import = self.in_node(&self.node.to_string_lossy());
+        quiet(import.current_dir(&program).args(["--input-type=module", "-e", "new (await import('onceward')).Worker()"]))?;
         let tsc = self.typescript.join("node_modules/typescript/bin/tsc");
-        quiet(self.in_node(&self.node.to_string_lossy()).arg(&tsc).args(["-p", "tsconfig.build.json"]))?;
-        quiet(self.in_node(&self.node.to_string_lossy()).arg(&tsc))?;
+        quiet(self.in_node(&self.node.to_string_lossy()).arg(tsc))?;
         let mut test = self.in_node(&self.node.to_string_lossy());
         let tests = ["client", "worker", "kill"].map(|name| format!("built/test/{name}.test.js"));
         let told = quiet(test.args(["--test", "--test-reporter=tap"]).args(tests))?;

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from onceward import Client, Record
 
@@ -39,12 +40,9 @@ class Server:
         binary = os.environ.get("ONCEWARD_BIN")
         if not binary:
             raise RuntimeError("ONCEWARD_BIN names no server: run `cargo xtask sdk`")
-        self._process = subprocess.Popen(
-            [binary, "serve", "--db", self.db, "--listen", self._listen, "--lifecycles", str(LIFECYCLES)],
-            stdout=subprocess.PIPE,
-            stderr=(self.folder / "log").open("a"),
-            text=True,
-        )
+        words = ["serve", "--db", self.db, "--listen", self._listen, "--lifecycles", str(LIFECYCLES)]
+        with (self.folder / "log").open("a") as log:
+            self._process = subprocess.Popen([binary, *words], stdout=subprocess.PIPE, stderr=log, text=True)
         self.url = self._address()
         self._listen = self.url.removeprefix("http://")
 
@@ -55,7 +53,7 @@ class Server:
             said.append(line)
             if found := _ADDRESS.search(line):
                 # What it says from now on must not fill the pipe.
-                threading.Thread(target=self._process.stdout.read, daemon=True).start()
+                threading.Thread(target=_drain, args=(self._process.stdout,), daemon=True).start()
                 return found[0]
         log = (self.folder / "log").read_text()
         raise RuntimeError(f"the server said no address: {''.join(said)}{log}")
@@ -88,6 +86,11 @@ class Server:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _drain(pipe: IO[str]) -> None:
+    with pipe:
+        pipe.read()
 
 
 def until(client: Client, record: str, *states: str) -> Record:

@@ -126,6 +126,7 @@ class Producers(unittest.TestCase):
 class Streams(unittest.TestCase):
     def test_the_log_is_told_and_read_on(self) -> None:
         client = Client(server.url)
+        self.addCleanup(client.close)
         made = client.create(TASK)
         with client.stream(after=0, record=made.id) as stream:
             entries = iter(stream)
@@ -137,7 +138,9 @@ class Streams(unittest.TestCase):
             self.assertEqual(next(iter(stream)).event, "drop")
 
     def test_another_thread_ends_it(self) -> None:
-        stream = Client(server.url).stream(after=0, record=Client(server.url).create(TASK).id)
+        client = Client(server.url)
+        self.addCleanup(client.close)
+        stream = client.stream(after=0, record=client.create(TASK).id)
         seen, ended = threading.Event(), threading.Event()
 
         def read() -> None:

@@ -45,29 +45,29 @@ class Call:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._connection: http.client.HTTPConnection | None = None
+        self._socket: socket.socket | None = None
         self.aborted = False
 
     def abort(self) -> None:
         with self._lock:
             self.aborted = True
-            connection = self._connection
-        if connection is not None and connection.sock is not None:
+            if self._socket is None:
+                return
             try:
                 # Wakes the thread that reads from it; closing alone would not.
-                connection.sock.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass  # It is gone already, which is what was wanted.
 
-    def begin(self, connection: http.client.HTTPConnection) -> None:
+    def begin(self, sock: socket.socket | None) -> None:
         with self._lock:
-            self._connection = connection
+            self._socket = sock
             if self.aborted:
                 raise Unreachable("given up")
 
     def end(self) -> None:
         with self._lock:
-            self._connection = None
+            self._socket = None
 
 
 class Transport:
@@ -157,7 +157,8 @@ class Transport:
         if connection.sock is None:
             connection.connect()
         if call is not None:
-            call.begin(connection)
+            # The socket itself: a connection forgets it when the answer says that it is the last one.
+            call.begin(connection.sock)
         connection.request(method, self._prefix + path, text, told)
         return connection.getresponse()
 

@@ -56,6 +56,7 @@ class Worker:
         if concurrency < 1:
             raise ValueError("a worker runs at least one job at a time")
         self.client = client if isinstance(client, Client) else Client(client)
+        self._owns_client = not isinstance(client, Client)
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
         self.concurrency = concurrency
         self.grace = grace
@@ -147,6 +148,8 @@ class Worker:
             self._thread.join()
         self._ear.close()
         self._mouth.close()
+        if self._owns_client:
+            self.client.close()
         if self._failure is not None:
             raise self._failure
 
