@@ -12,6 +12,7 @@ mod definitions;
 mod errors;
 mod inbox;
 mod lanes;
+mod later;
 mod lines;
 mod load;
 mod look;
@@ -33,7 +34,6 @@ mod write;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use deadpool_postgres::Pool;
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
 use onceward_core::record::{Execution, Record};
@@ -54,6 +54,7 @@ use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneS
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::schema::Schema;
 use crate::store::Store;
+use connect::Pool;
 use load::{Asking, Wish};
 use marks::Marks;
 use memory::Memory;

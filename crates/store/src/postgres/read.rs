@@ -173,14 +173,20 @@ pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Page, Store
         found.clear();
     }
     let known = known_for(inner, &found).await?;
-    let page = found.iter().take(query.limit).map(|row| rows::record(row, &known.catalog));
-    let page = page.collect::<Result<Vec<_>, _>>()?;
-    let next = if found.len() > query.limit {
-        page.last().map(|(stored, _)| stored.row)
-    } else {
-        end.filter(|_| looked >= most)
-    };
-    Ok(Page { records: page.into_iter().map(|(_, record)| record).collect(), next })
+    let mut page = Page::default();
+    for row in found.iter().take(query.limit) {
+        match rows::record(row, &known.catalog) {
+            Ok((_, record)) => page.records.push(record),
+            // One that is damaged must not hide all others.
+            Err(StoreError::Corrupt(_)) => page.unreadable += 1,
+            Err(error) => return Err(error),
+        }
+        page.next = rows::some_unsigned(row, 0)?;
+    }
+    if found.len() <= query.limit {
+        page.next = end.filter(|_| looked >= most);
+    }
+    Ok(page)
 }
 
 pub(super) async fn counts_by_state(inner: &Inner, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
