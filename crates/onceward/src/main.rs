@@ -9,6 +9,7 @@ mod database;
 mod doctor;
 mod draw;
 mod files;
+mod lifecycle;
 mod migrate;
 mod prune;
 mod shipped;
@@ -40,6 +41,7 @@ enum Verb {
     Check(check::Check),
     Doctor(doctor::Doctor),
     Draw(draw::Draw),
+    Lifecycle(lifecycle::Lifecycle),
     Migrate(migrate::Migrate),
     Prune(prune::Prune),
     Verify(verify::Verify),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Verb::Check(check) => check.run(),
         Verb::Doctor(doctor) => doctor.run(),
         Verb::Draw(draw) => draw.run(),
+        Verb::Lifecycle(lifecycle) => lifecycle.run(),
         Verb::Migrate(migrate) => migrate.run(),
         Verb::Prune(prune) => prune.run(),
         Verb::Verify(verify) => verify.run(),

@@ -289,7 +289,7 @@ impl<'a> Draft<'a> {
             let key = LinkKey {
                 target: change.target,
                 lifecycle: Arc::clone(&after.lifecycle.name),
-                field: Arc::clone(&after.lifecycle.fields[change.slot].name),
+                field: change.field,
             };
             self.links.entry(key.clone()).or_default().push((after.id, change.added));
             self.undo.push(Undo::Link { key });

@@ -39,7 +39,7 @@ impl Image {
                 let key = LinkKey {
                     target: found.target,
                     lifecycle: Arc::clone(&after.lifecycle.name),
-                    field: Arc::clone(&after.lifecycle.fields[found.slot].name),
+                    field: found.field,
                 };
                 let members = world.links.get(&key).map_or(&[][..], Vec::as_slice);
                 if found.added {

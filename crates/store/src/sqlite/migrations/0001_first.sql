@@ -154,13 +154,13 @@ CREATE TABLE timers (
     PRIMARY KEY (due, record)
 ) STRICT, WITHOUT ROWID;
 
--- How many records are in each state.
+-- How many records of each version are in each state.
 CREATE TABLE tallies (
-    lifecycle INTEGER NOT NULL,
-    owner     TEXT NOT NULL,
-    state     INTEGER NOT NULL,
-    count     INTEGER NOT NULL CHECK (count >= 0),
-    PRIMARY KEY (lifecycle, owner, state)
+    definition INTEGER NOT NULL,
+    owner      TEXT NOT NULL,
+    state      INTEGER NOT NULL,
+    count      INTEGER NOT NULL CHECK (count >= 0),
+    PRIMARY KEY (definition, owner, state)
 ) STRICT, WITHOUT ROWID;
 
 -- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
@@ -205,3 +205,11 @@ CREATE TABLE pruned (
     head       BLOB NOT NULL CHECK (length(head) = 32)
 ) STRICT;
 INSERT INTO pruned (one, checkpoint, floor, head) VALUES (1, 0, 0, zeroblob(32));
+
+-- Which version became the current one of its lifecycle, in this order: each when it came, and whenever somebody wanted it.
+CREATE TABLE turns (
+    number     INTEGER PRIMARY KEY,
+    definition INTEGER NOT NULL REFERENCES definitions (number),
+    at         INTEGER NOT NULL,
+    actor      TEXT -- who wanted it; nobody where it came
+) STRICT;
