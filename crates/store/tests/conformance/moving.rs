@@ -59,7 +59,7 @@ fn a_moved_record_stands_where_its_version_puts_it() {
         driver.ok(&ops(), moved(other, box_, &[]), start()).await;
         driver.ok(&ops(), moved(target, box_, &[]), start()).await;
         let kin = store.kin(&[target]).await.unwrap();
-        assert_eq!(kin[0].sources.len(), 6, "five tasks and the other box, by `others`");
+        assert_eq!(kin[0].sources.len(), 5, "four tasks and the other box, by `others`");
         let mut counts = store.counts_by_version().await.unwrap();
         counts.retain(|count| count.count > 0);
         let said: Vec<_> = counts.iter().map(|count| (&*count.lifecycle, &*count.state, count.count)).collect();
