@@ -233,8 +233,8 @@ fn plan(table: Table) -> Plan {
              LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt",
         ),
         Table::Tallies => (
-            &[Order("tallies.lifecycle", Integer), Order("tallies.owner", Text), Order("tallies.state", Integer)],
-            "count::text",
+            &[Order("tallies.definition", Integer), Order("tallies.owner", Text), Order("tallies.state", Integer)],
+            "count::text, (SELECT d.name FROM onceward.definitions d WHERE d.number = tallies.definition)",
             "onceward.tallies",
         ),
         Table::Contents => (&[Order("contents.sha256", Bytes)], CONTENT, "onceward.contents"),
