@@ -13,6 +13,7 @@ mod files;
 mod fire;
 mod get;
 mod history;
+mod lifecycle;
 mod list;
 mod migrate;
 mod new;
@@ -58,6 +59,7 @@ enum Verb {
     Get(get::Get),
     History(history::History),
     List(list::List),
+    Lifecycle(lifecycle::Lifecycle),
     Migrate(migrate::Migrate),
     New(new::New),
     Prune(prune::Prune),
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Verb::Get(get) => get.run(),
         Verb::History(history) => history.run(),
         Verb::List(list) => list.run(),
+        Verb::Lifecycle(lifecycle) => lifecycle.run(),
         Verb::Migrate(migrate) => migrate.run(),
         Verb::New(new) => new.run(),
         Verb::Prune(prune) => prune.run(),
