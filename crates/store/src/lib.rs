@@ -80,6 +80,6 @@ pub use prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, Pr
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount, own_worker, rank};
 pub use scan::{Difference, Scan};
 pub use schema::Schema;
-pub use scratch::{Applied, Keyed, Kind, Removed, Scratch, Unfit};
+pub use scratch::{Applied, Brief, Keyed, Kind, Removed, Scratch, Unfit};
 pub use sqlite::{Backup, BackupError, SqliteStore, SqliteView, back_up};
 pub use store::Store;

@@ -23,7 +23,7 @@ use crate::log::Hash;
 
 pub(crate) use definitions::{KeptDefinition, KeptDefinitions, KeptTurn, held_against_files};
 pub use difference::{Difference, What};
-pub use expected::{Known, execution_columns, expected};
+pub use expected::{Known, effect_columns, execution_columns, expected, stands};
 pub(crate) use expected::{joined, key_of_count, key_of_unique, number};
 pub(crate) use rows::Cells;
 

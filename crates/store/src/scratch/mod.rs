@@ -22,7 +22,7 @@ use crate::catalog::Catalog;
 use crate::log::{Body, Entry};
 use crate::scan::{Known, key_of_count, key_of_unique};
 
-pub use kept::{Keyed, Kind};
+pub use kept::{Brief, Keyed, Kind};
 pub use pruned::Removed;
 
 /// So many records are kept at hand. Most records change again soon or never.
