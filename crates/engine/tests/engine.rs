@@ -6,6 +6,8 @@ mod bounds;
 mod delivery;
 #[path = "engine/keys.rs"]
 mod keys;
+#[path = "engine/moving.rs"]
+mod moving;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/promises.rs"]

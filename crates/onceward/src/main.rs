@@ -14,12 +14,13 @@ mod fire;
 mod get;
 mod history;
 mod key;
+mod lifecycle;
 mod list;
 mod migrate;
 mod new;
 mod prune;
-mod serve;
 mod remote;
+mod serve;
 mod shipped;
 mod supervise;
 mod table;
@@ -60,6 +61,7 @@ enum Verb {
     History(history::History),
     Key(key::Key),
     List(list::List),
+    Lifecycle(lifecycle::Lifecycle),
     Migrate(migrate::Migrate),
     New(new::New),
     Prune(prune::Prune),
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Verb::History(history) => history.run(),
         Verb::Key(key) => key.run(),
         Verb::List(list) => list.run(),
+        Verb::Lifecycle(lifecycle) => lifecycle.run(),
         Verb::Migrate(migrate) => migrate.run(),
         Verb::New(new) => new.run(),
         Verb::Prune(prune) => prune.run(),

@@ -19,7 +19,7 @@ use crate::log::Entry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::sqlite::SqliteStore;
 use crate::store::Store;
 
@@ -165,6 +165,30 @@ impl Store for AnyStore {
             Self::Memory(store) => store.put_definitions(files).await,
             Self::Sqlite(store) => store.put_definitions(files).await,
             Self::Postgres(store) => store.put_definitions(files).await,
+        }
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        match self {
+            Self::Memory(store) => store.use_definition(hash, by, now).await,
+            Self::Sqlite(store) => store.use_definition(hash, by, now).await,
+            Self::Postgres(store) => store.use_definition(hash, by, now).await,
+        }
+    }
+
+    async fn newest_definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        match self {
+            Self::Memory(store) => store.newest_definitions().await,
+            Self::Sqlite(store) => store.newest_definitions().await,
+            Self::Postgres(store) => store.newest_definitions().await,
+        }
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        match self {
+            Self::Memory(store) => store.counts_by_version().await,
+            Self::Sqlite(store) => store.counts_by_version().await,
+            Self::Postgres(store) => store.counts_by_version().await,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 
 /// A place where records live. It loads and saves, and decides nothing.
 pub trait Store: Send + Sync {
@@ -83,6 +83,23 @@ pub trait Store: Send + Sync {
     /// Check lifecycle files and take them in: a version never seen becomes the current one of its lifecycle, a known one
     /// changes nothing.
     fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// Make a version that is known the current one of its lifecycle, on somebody's word, and tell so in the log. A version that is
+    /// current changes nothing.
+    fn use_definition(
+        &self,
+        hash: &str,
+        by: &str,
+        now: Time,
+    ) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// The lifecycles as they are now, whoever brought them: what [`definitions`](Self::definitions) may learn a moment later.
+    fn newest_definitions(&self) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send {
+        self.definitions()
+    }
+
+    /// How many records live by each version, by state; none are left out that are not final.
+    fn counts_by_version(&self) -> impl Future<Output = Result<Vec<VersionCount>, StoreError>> + Send;
 
     /// Records that ended long ago, the oldest first. Looks at no more than a bounded number.
     fn old(&self, query: &OldQuery) -> impl Future<Output = Result<OldPage, StoreError>> + Send;

@@ -12,6 +12,8 @@ mod kept;
 mod keys;
 #[path = "conformance/log.rs"]
 mod log;
+#[path = "conformance/moving.rs"]
+mod moving;
 #[path = "conformance/prune.rs"]
 mod prune;
 #[path = "conformance/within_a_batch.rs"]

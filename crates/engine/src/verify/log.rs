@@ -165,6 +165,9 @@ impl<S: Scan> Verify<'_, S> {
         if let Some(change) = &first.body.key {
             return self.key_change(&first.entry, change);
         }
+        if let Some(used) = &first.body.used {
+            return self.used(&first.entry, used).await;
+        }
         if first.body.catalog > self.scratch.catalog().number() {
             let learned = self.store.learn().await?;
             self.scratch.learn(&learned.catalog)?;

@@ -12,7 +12,7 @@ use onceward_core::value::RecordId;
 use onceward_store::{
     Base, Batch, Candidate, Catalog, Entry, Forgotten, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, ListQuery,
     MemoryStore, OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing,
-    StateCount, Store, StoreError,
+    StateCount, Store, StoreError, VersionCount,
 };
 use tokio::sync::Semaphore;
 
@@ -127,6 +127,14 @@ impl Store for Troubled {
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
         self.inner.put_definitions(files).await
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        self.inner.use_definition(hash, by, now).await
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        self.inner.counts_by_version().await
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {

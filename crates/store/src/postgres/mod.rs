@@ -53,7 +53,7 @@ use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::schema::Schema;
 use crate::store::Store;
 use connect::Pool;
@@ -159,7 +159,7 @@ impl Inner {
     /// What is known, with this definition in it if there is one.
     async fn known_up_to(&self, definition: u32) -> Result<Arc<Known>, StoreError> {
         let known = self.known();
-        if definition <= known.catalog.number() { Ok(known) } else { self.refresh().await }
+        if definition <= known.catalog.newest() { Ok(known) } else { self.refresh().await }
     }
 
     /// What is known, with this lifecycle in it if there is one.
@@ -174,7 +174,8 @@ impl Inner {
         pipeline.add(definitions::NEWEST, Vec::new());
         let answers = self.run(&pipeline).await?;
         let newest = answers[0].first().map_or(Ok(0), |row| rows::number(row, 0))?;
-        self.known_up_to(newest).await
+        let known = self.known();
+        if newest <= known.catalog.number() { Ok(known) } else { self.refresh().await }
     }
 
     /// Statements outside of a transaction, which only read. A connection that died while it lay idle is tried once more.
@@ -204,7 +205,8 @@ impl Store for PostgresStore {
             let answers = self.inner.run(&pipeline).await?;
             let newest = answers[newest].first().map_or(Ok(0), |row| rows::number(row, 0))?;
             // Names that were not known may be by now, so everything is asked again.
-            if newest.max(asking.newest_definition(&answers)?) > known.catalog.number() && round < ROUNDS {
+            let is_new = newest > known.catalog.number();
+            if (is_new || asking.newest_definition(&answers)? > known.catalog.newest()) && round < ROUNDS {
                 self.inner.refresh().await?;
                 continue;
             }
@@ -278,8 +280,21 @@ impl Store for PostgresStore {
     }
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
-        let known = definitions::put(&self.inner, files).await?;
+        let known = definitions::put(&self.inner, files, self.now().await?).await?;
         Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        let known = definitions::make_current(&self.inner, hash, by, now).await?;
+        Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn newest_definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        Ok(Arc::clone(&self.inner.newest().await?.catalog))
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        read::counts_by_version(&self.inner).await
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {

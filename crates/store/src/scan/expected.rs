@@ -65,6 +65,20 @@ pub fn expected(table: Table, known: &Known, catalog: &Catalog, beside: Beside) 
     }
 }
 
+/// Whether a table should have a row of a record. The same, without saying which.
+pub fn stands(table: Table, known: &Known) -> bool {
+    let record = &*known.record;
+    match table {
+        Table::Records => true,
+        Table::Effects => known.effect.is_some(),
+        Table::Timers => next_due(record).is_some(),
+        Table::Queues => in_order(record).is_some(),
+        Table::Ready | Table::Later => readiness(record).is_some(),
+        Table::Lanes => readiness(record).is_some_and(|waiting| waiting.key.is_some()),
+        _ => false,
+    }
+}
+
 /// When the record next needs the engine, if its lease ends when the store says.
 fn due(record: &Record, beside: Beside) -> Option<Time> {
     let Beside::Lease(Some(ends)) = beside else { return next_due(record) };
@@ -112,7 +126,7 @@ fn record_columns(known: &Known, catalog: &Catalog) -> Columns {
     ]
 }
 
-fn effect_columns(effect: &EffectMark) -> Columns {
+pub fn effect_columns(effect: &EffectMark) -> Columns {
     vec![
         ("execution", Some(effect.execution.to_string().into())),
         ("token", number(effect.token.0)),

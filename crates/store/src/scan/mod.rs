@@ -21,9 +21,9 @@ use crate::StoreError;
 use crate::catalog::Catalog;
 use crate::log::Hash;
 
-pub(crate) use definitions::{KeptDefinition, KeptDefinitions, held_against_files};
+pub(crate) use definitions::{KeptDefinition, KeptDefinitions, KeptTurn, held_against_files};
 pub use difference::{Difference, What};
-pub use expected::{Known, execution_columns, expected, key_columns};
+pub use expected::{Known, effect_columns, execution_columns, expected, key_columns, stands};
 pub(crate) use expected::{joined, key_of_count, key_of_unique, number};
 pub(crate) use rows::Cells;
 

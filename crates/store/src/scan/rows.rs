@@ -102,7 +102,7 @@ impl Cells<'_> {
                 Kept { at: self.about(2, 1), columns: self.columns(&["due"], 0), beside: Beside::Lease(ends) }
             }
             Table::Tallies => {
-                let key = joined(&[&self.name(0)?, &self.shown(1), &self.name(2)?]);
+                let key = joined(&[&self.shown(4), &self.shown(0), &self.shown(1), &self.name(2)?]);
                 Kept::new(At::Key(key), self.columns(&["count"], 3))
             }
             Table::Contents => Kept::new(At::Key(self.shown(0)), self.columns(&["bytes", "refs"], 1)),

@@ -128,7 +128,11 @@ fn plan(table: Table) -> Plan {
             "r.id, e.expires_at",
             "timers t LEFT JOIN records r ON r.row = t.record LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt",
         ),
-        Table::Tallies => (&["lifecycle", "owner", "state"], "count", "tallies"),
+        Table::Tallies => (
+            &["definition", "owner", "state"],
+            "count, (SELECT d.name FROM definitions d WHERE d.number = tallies.definition)",
+            "tallies",
+        ),
         Table::Contents => (&["sha256"], "bytes, refs", "contents"),
         Table::ApiKeys => {
             (&["id"], "hash, owner, roles, lifecycles, name, created_at, expires_at, revoked_at", "api_keys")

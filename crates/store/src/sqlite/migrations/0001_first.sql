@@ -154,13 +154,13 @@ CREATE TABLE timers (
     PRIMARY KEY (due, record)
 ) STRICT, WITHOUT ROWID;
 
--- How many records are in each state.
+-- How many records of each version are in each state.
 CREATE TABLE tallies (
-    lifecycle INTEGER NOT NULL,
-    owner     TEXT NOT NULL,
-    state     INTEGER NOT NULL,
-    count     INTEGER NOT NULL CHECK (count >= 0),
-    PRIMARY KEY (lifecycle, owner, state)
+    definition INTEGER NOT NULL,
+    owner      TEXT NOT NULL,
+    state      INTEGER NOT NULL,
+    count      INTEGER NOT NULL CHECK (count >= 0),
+    PRIMARY KEY (definition, owner, state)
 ) STRICT, WITHOUT ROWID;
 
 -- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
@@ -217,6 +217,14 @@ CREATE TABLE later (
     key        TEXT,
     PRIMARY KEY (ready_at, record)
 ) STRICT, WITHOUT ROWID;
+
+-- Which version became the current one of its lifecycle, in this order: each when it came, and whenever somebody wanted it.
+CREATE TABLE turns (
+    number     INTEGER PRIMARY KEY,
+    definition INTEGER NOT NULL REFERENCES definitions (number),
+    at         INTEGER NOT NULL,
+    actor      TEXT -- who wanted it; nobody where it came
+) STRICT;
 
 -- API keys: the hash of each secret, and who calls with it. `roles` and `lifecycles` are JSON lists of names.
 CREATE TABLE api_keys (
