@@ -189,6 +189,7 @@ fn event(body: &Body) -> Arc<str> {
             Call::Finish { .. } => "finish".into(),
             Call::Fail { .. } => "fail".into(),
             Call::Yield { .. } => "yield".into(),
+            Call::Move(_) => "move".into(),
             // What was due is told by the row that was taken.
             Call::Due { .. } | Call::Lost { .. } => match body.rows.first() {
                 Some((event, _)) => Arc::clone(event),
