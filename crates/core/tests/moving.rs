@@ -240,7 +240,8 @@ fn timers_are_set_anew() {
 /// Keys and counts are those of the new version; what both versions give stays as it is.
 #[test]
 fn keys_and_limits_are_the_new_versions() {
-    let text = newer().replace("in = [\"fresh\", \"waiting\", \"working\"], clash", "in = [\"waiting\", \"working\"], clash");
+    let text =
+        newer().replace("in = [\"fresh\", \"waiting\", \"working\"], clash", "in = [\"waiting\", \"working\"], clash");
     let mut shop = Shop::new(&text.replace("in = [\"waiting\", \"working\"], max = 2", "in = [\"fresh\"], max = 2"));
     let ids: Vec<RecordId> = (1..=4).map(|number| shop.create(json!({ "number": number.to_string() }))).collect();
     assert_eq!(shop.world.uniques.values().flatten().count(), 4);
@@ -266,7 +267,12 @@ fn keys_and_limits_are_the_new_versions() {
     let again = shop.create(json!({ "number": "1" }));
     let call = shop.to_new(again, &[("new", "waiting")]);
     shop.ok(&ops(), call);
-    let call = Call::Move(Move { record: ids[0], to: Arc::clone(&shop.old.hash), states: map(&[("fresh", "new")]), ended: false });
+    let call = Call::Move(Move {
+        record: ids[0],
+        to: Arc::clone(&shop.old.hash),
+        states: map(&[("fresh", "new")]),
+        ended: false,
+    });
     let refusal = shop.refused(&ops(), call);
     assert_eq!((refusal.status, &*refusal.code), (409, "number_taken"));
 }
@@ -306,7 +312,10 @@ fn what_is_not_moved() {
     let finished = shop.record(id).finished_at;
     shop.ok(&ops(), Call::Move(Move { ended: true, ..moving.clone() }));
     assert_eq!(shop.record(id).finished_at, finished);
-    assert!(matches!(shop.decide(&ops(), Call::Move(Move { ended: true, ..moving })), Decision::NoOp(_)), "there already");
+    assert!(
+        matches!(shop.decide(&ops(), Call::Move(Move { ended: true, ..moving })), Decision::NoOp(_)),
+        "there already"
+    );
 }
 
 /// A value that does not fit the new version's field keeps its record where it is.

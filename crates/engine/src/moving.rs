@@ -161,13 +161,7 @@ impl<S: Store + 'static> Engine<S> {
     }
 
     /// Decide a call, and forget it.
-    async fn tried(
-        &self,
-        definitions: &Definitions,
-        actor: &Actor,
-        call: Call,
-        now: Time,
-    ) -> Result<(), EngineError> {
+    async fn tried(&self, definitions: &Definitions, actor: &Actor, call: Call, now: Time) -> Result<(), EngineError> {
         let operation = Operation { seed: 0, actor: actor.clone(), call, answers: Vec::new() };
         let mut base = Base::default();
         for _ in 0..ROUNDS {
@@ -187,9 +181,11 @@ fn ends(catalog: &Catalog, moving: &Moving) -> Result<(Vec<Arc<Lifecycle>>, Arc<
     let name = &moving.lifecycle;
     let to = match &moving.to {
         Some(hash) => version_of(catalog, name, hash)?,
-        None => catalog.definitions.get(name).cloned().ok_or_else(|| {
-            refused("move", 404, "no_such_lifecycle", format!("there is no lifecycle `{name}`"))
-        })?,
+        None => catalog
+            .definitions
+            .get(name)
+            .cloned()
+            .ok_or_else(|| refused("move", 404, "no_such_lifecycle", format!("there is no lifecycle `{name}`")))?,
     };
     let from = match &moving.from {
         Some(hash) => vec![version_of(catalog, name, hash)?],

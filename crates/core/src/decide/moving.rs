@@ -211,7 +211,8 @@ impl Run<'_> {
         let state = &after.lifecycle.states[usize::from(after.state)];
         // A leased state is one of these only while somebody holds the lease.
         if !state.is_final && !state.rest && state.ready == Ready::No && after.timers.is_empty() {
-            let reason = format!("it would be left for ever in `{}`: no worker, no timer takes it from there", state.name);
+            let reason =
+                format!("it would be left for ever in `{}`: no worker, no timer takes it from there", state.name);
             return Err(Halt::Refuse(refusal(before, MOVE, 409, "cannot_move", reason)));
         }
         self.draft.put(after)

@@ -128,11 +128,8 @@ impl Snapshot {
 
     fn apply_links(&mut self, before: Option<&Record>, after: &Record) {
         for change in ref_changes(before, after) {
-            let key = LinkKey {
-                target: change.target,
-                lifecycle: Arc::clone(&after.lifecycle.name),
-                field: change.field,
-            };
+            let key =
+                LinkKey { target: change.target, lifecycle: Arc::clone(&after.lifecycle.name), field: change.field };
             let linked = if self.complete {
                 self.links.entry(key).or_default()
             } else if let Some(linked) = self.links.get_mut(&key) {
@@ -248,11 +245,7 @@ pub fn link_changes(before: Option<&Record>, after: &Record) -> Vec<LinkChange> 
     let changes = ref_changes(before, after).into_iter();
     changes
         .map(|change| LinkChange {
-            key: LinkKey {
-                target: change.target,
-                lifecycle: Arc::clone(&after.lifecycle.name),
-                field: change.field,
-            },
+            key: LinkKey { target: change.target, lifecycle: Arc::clone(&after.lifecycle.name), field: change.field },
             added: change.added,
         })
         .collect()

@@ -49,7 +49,11 @@ fn files(text: &str) -> Files {
 }
 
 fn newer() -> String {
-    PARCEL.replace("ready   = {", "waiting = {").replace("-> ready", "-> waiting").replace("\"ready ->", "\"waiting ->").replace("max = 1000", "max = 500")
+    PARCEL
+        .replace("ready   = {", "waiting = {")
+        .replace("-> ready", "-> waiting")
+        .replace("\"ready ->", "\"waiting ->")
+        .replace("max = 1000", "max = 500")
 }
 
 fn moving(states: &[(&str, &str)]) -> Moving {
@@ -128,7 +132,8 @@ fn all_that_can_be_are_moved_and_the_others_are_named() {
         let moved = all(engine, &Moving { ended: true, ..asked }, 10).await;
         assert_eq!((moved.moved, moved.left.len()), (1, 1));
         clock.set(start().checked_add(Duration::from_secs(1)).unwrap());
-        let leased = engine.lease(&worker("bob"), &Wanted { most: 10, ..Wanted::one("post.parcel", "w") }).await.unwrap();
+        let leased =
+            engine.lease(&worker("bob"), &Wanted { most: 10, ..Wanted::one("post.parcel", "w") }).await.unwrap();
         assert_eq!(leased.len(), 4, "by both versions");
     });
 }

@@ -41,7 +41,11 @@ fn shown(versions: &[VersionLine]) -> String {
         let _ = writeln!(
             text,
             "{:width$}  {}  {mark:7}  since {}{by}  {} living, {} ended",
-            version.lifecycle, version.hash.get(..12).unwrap_or(&version.hash), version.current_since, version.living, version.ended,
+            version.lifecycle,
+            version.hash.get(..12).unwrap_or(&version.hash),
+            version.current_since,
+            version.living,
+            version.ended,
         );
     }
     text

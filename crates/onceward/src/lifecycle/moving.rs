@@ -64,13 +64,8 @@ impl MoveRecords {
                 anyhow::bail!("--map sends `{from}` to two states");
             }
         }
-        let moving = Moving {
-            map,
-            from: self.from.clone(),
-            to: self.to.clone(),
-            ended: self.ended,
-            dry_run: self.dry_run,
-        };
+        let moving =
+            Moving { map, from: self.from.clone(), to: self.to.clone(), ended: self.ended, dry_run: self.dry_run };
         self.at.with(async |desk| {
             let mut bar = Bar::wanted();
             let mut all = Moved::default();
@@ -109,12 +104,20 @@ impl MoveRecords {
         }
         let to = all.to.get(..12).unwrap_or(&all.to);
         let records = if all.moved == 1 { "1 record".to_owned() } else { format!("{} records", all.moved) };
-        let did = if self.dry_run { "would be moved" } else if all.moved == 1 { "was moved" } else { "were moved" };
+        let did = if self.dry_run {
+            "would be moved"
+        } else if all.moved == 1 {
+            "was moved"
+        } else {
+            "were moved"
+        };
         let leased = all.left.iter().filter(|left| left.code == "already_leased").count();
         let left = match (all.left.len(), leased) {
             (0, _) => String::new(),
             (left, 0) => format!("; {left} could not be"),
-            (left, leased) => format!("; {left} could not be, {leased} of them because a worker holds them: try those again"),
+            (left, leased) => {
+                format!("; {left} could not be, {leased} of them because a worker holds them: try those again")
+            }
         };
         format!("{records} of {} {did} to {to}{left}\n", self.name)
     }

@@ -78,8 +78,9 @@ pub(crate) fn held_against_files(kept: &KeptDefinitions) -> Learned {
         let Some((first, lifecycle, files)) = first else {
             // The one that its files give under its name, so that the rest can still be looked at.
             let own = given.iter().find(|(number, ..)| number == source);
-            let named = own
-                .and_then(|(_, definitions, files)| definitions.lifecycles.get(&**name).map(|version| (version, files)));
+            let named = own.and_then(|(_, definitions, files)| {
+                definitions.lifecycles.get(&**name).map(|version| (version, files))
+            });
             let told = named.map_or("a version that its files give", |(named, _)| &*named.hash);
             differences.push(Difference::differs("definitions", number, "hash", hash, told));
             match named {

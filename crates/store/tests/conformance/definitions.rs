@@ -120,7 +120,8 @@ fn what_is_known_need_not_be_given_again() {
         assert_eq!(catalog.number(), 6);
         let again = store.put_definitions(&own(text)).await.unwrap();
         assert_eq!(again.number(), 6);
-        let Err(StoreError::Unsound(found)) = store.put_definitions(&own(&text.replace("suite.box", "suite.bag"))).await
+        let Err(StoreError::Unsound(found)) =
+            store.put_definitions(&own(&text.replace("suite.box", "suite.bag"))).await
         else {
             panic!("taken")
         };

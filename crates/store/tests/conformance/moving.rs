@@ -44,7 +44,8 @@ fn a_moved_record_stands_where_its_version_puts_it() {
         let alone = driver.create(&ann, "suite.task", json!({ "weight": 2 }), start()).await;
         assert_eq!(leasable(store).await, [tasks[3], tasks[2], alone], "two of the lane, the heaviest first");
         let new = store.put_definitions(&later_suite()).await.unwrap();
-        let (task, box_) = (&new.definitions.get("suite.task").unwrap().hash, &new.definitions.get("suite.box").unwrap().hash);
+        let (task, box_) =
+            (&new.definitions.get("suite.task").unwrap().hash, &new.definitions.get("suite.box").unwrap().hash);
         driver.catalog = new.clone();
         assert_eq!(leasable(store).await.len(), 3, "a new version alone changes nobody");
         for id in tasks.iter().chain([&alone]) {

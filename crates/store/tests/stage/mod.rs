@@ -34,7 +34,10 @@ pub(crate) fn later_suite() -> Files {
             .replace("waiting", "queued")
             .replace("limit = 2", "limit = 1")
             .replace("weight  = {", "more    = { type = \"string\", default = \"yes\" }\nweight  = {")
-            .replace("type = \"int\", default = 0 }\nreadyAt", "type = \"int\", default = 0, min = -1000, max = 1000 }\nreadyAt")
+            .replace(
+                "type = \"int\", default = 0 }\nreadyAt",
+                "type = \"int\", default = 0, min = -1000, max = 1000 }\nreadyAt",
+            )
             .replace("priority = \"record.weight\"", "priority = \"0 - record.weight\"")
             .replace("beside  = { type = \"ref\", to = \"suite.box\", optional = true }\n", "")
             .replace("\"beside\", ", "")
