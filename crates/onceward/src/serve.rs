@@ -42,7 +42,7 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Lifecycle files of one's own; may be given more than once
+    /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
     /// For developing: refuses to listen off this machine, keys or not
@@ -95,7 +95,8 @@ impl Serve {
                 }
                 _ => Err(error),
             },
-            Ok(()) => Ok(Outcome::Done),
+            Ok(true) => Ok(Outcome::Done),
+            Ok(false) => Ok(Outcome::Wanting),
         }
     }
 
@@ -108,15 +109,17 @@ impl Serve {
         bail!("{address} is reached from other machines, and there are no keys: anybody could do everything")
     }
 
-    async fn serve(&self, loading: &loading::Loading) -> Result<()> {
+    /// `false` where the database does not take the lifecycles; that was shown.
+    async fn serve(&self, loading: &loading::Loading) -> Result<bool> {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
         let (store, _passing) = self.open().await?;
         let config = Config { result_bytes: RESULT_BYTES, ..Config::default() };
         let engine = Engine::open(store, config);
-        for files in &loading.sets {
-            engine.define(files).await?;
+        if !loading.define(&engine).await? {
+            engine.close().await;
+            return Ok(false);
         }
         engine.deliver(Http::default(), POSTED_AT_ONCE);
         say(&self.greeting(listener.local_addr()?, loading))?;
@@ -137,7 +140,7 @@ impl Serve {
         let usual = Settings::default();
         let settings = Settings { connections: usual.connections.min(file_handles()), ..usual };
         onceward_server::serve(listener, engine, settings, stop).await?;
-        Ok(())
+        Ok(true)
     }
 
     async fn open(&self) -> Result<(AnyStore, Option<Passing>)> {
