@@ -40,6 +40,7 @@
 //! (`tests/differential.rs`).
 
 mod any;
+mod api_keys;
 mod base;
 mod batch;
 mod catalog;
@@ -65,6 +66,7 @@ mod sqlite;
 mod store;
 
 pub use any::AnyStore;
+pub use api_keys::{ApiKey, KeptKeys, KeyChange, KeyEdit, KeySave, KeyTold, KnownKey};
 pub use base::{Base, Place, Stored};
 pub use batch::{Batch, Conflict, Content, Outcome, Request, RequestName, Save, Write};
 pub use catalog::{Catalog, Turn, Version};

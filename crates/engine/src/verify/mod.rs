@@ -141,7 +141,7 @@ impl<S: Scan> Verify<'_, S> {
     /// How many rows of a table there should be, about.
     fn about(&self, table: Table) -> u64 {
         match table {
-            Table::Counter | Table::Pruned => 1,
+            Table::Counter | Table::Pruned | Table::KeyChanges => 1,
             _ => self.scratch.records,
         }
     }

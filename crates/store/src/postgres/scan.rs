@@ -29,6 +29,8 @@ pub(super) const TABLES: &[Table] = &[
     Table::Timers,
     Table::Tallies,
     Table::Contents,
+    Table::ApiKeys,
+    Table::KeyChanges,
 ];
 
 const LAST: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
@@ -242,6 +244,12 @@ fn plan(table: Table) -> Plan {
             "onceward.tallies",
         ),
         Table::Contents => (&[Order("contents.sha256", Bytes)], CONTENT, "onceward.contents"),
+        Table::ApiKeys => (
+            &[Order("api_keys.id", Text)],
+            "encode(sha256(hash), 'hex'), owner, roles, lifecycles, name, created_at::text, expires_at::text, revoked_at::text",
+            "onceward.api_keys",
+        ),
+        Table::KeyChanges => (&[Order("key_changes.one", Integer)], "changes::text", "onceward.key_changes"),
     };
     Plan { order, columns, from }
 }
