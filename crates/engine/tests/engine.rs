@@ -4,6 +4,8 @@
 mod bounds;
 #[path = "engine/delivery.rs"]
 mod delivery;
+#[path = "engine/keys.rs"]
+mod keys;
 #[path = "engine/moving.rs"]
 mod moving;
 #[path = "engine/once.rs"]

@@ -40,6 +40,7 @@
 //! (`tests/differential.rs`).
 
 mod any;
+mod api_keys;
 mod base;
 mod batch;
 mod catalog;
@@ -65,6 +66,7 @@ mod sqlite;
 mod store;
 
 pub use any::AnyStore;
+pub use api_keys::{ApiKey, KeptKeys, KeyChange, KeyEdit, KeySave, KeyTold, KnownKey};
 pub use base::{Base, Place, Stored};
 pub use batch::{Batch, Conflict, Content, Outcome, Request, RequestName, Save, Write};
 pub use catalog::{Catalog, Turn, Version};
@@ -80,6 +82,6 @@ pub use prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, Pr
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount, own_worker, rank};
 pub use scan::{Difference, Scan};
 pub use schema::Schema;
-pub use scratch::{Applied, Keyed, Kind, Removed, Scratch, Unfit};
+pub use scratch::{Applied, Brief, Keyed, Kind, Removed, Scratch, Unfit};
 pub use sqlite::{Backup, BackupError, SqliteStore, SqliteView, back_up};
 pub use store::Store;

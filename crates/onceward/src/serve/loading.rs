@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
-use onceward_core::compile::declared;
+use anyhow::{Result, anyhow};
+use onceward_core::compile::{compile, declared};
 use onceward_core::diagnostic::{Diagnostic, File, Files, Severity};
 use onceward_core::model::Definitions;
 use onceward_engine::{Checks, Engine, EngineError};
@@ -47,9 +47,10 @@ pub(super) fn read(folders: &[PathBuf], checks: &Checks) -> Result<Option<Loadin
             own.files.extend(files.files.into_iter().filter(|file| !declares(file, &names)));
             continue;
         }
-        let loaded =
-            onceward_core::load(&files).map_err(|_| anyhow::anyhow!("the shipped system {system} is not sound"))?;
-        match unanswered(&loaded.definitions, checks).first() {
+        // Proved by the tests they ship with, and again by the engine: here it is only their checks that count.
+        let definitions =
+            compile(&files).definitions.ok_or_else(|| anyhow!("the shipped system {system} does not compile"))?;
+        match unanswered(&definitions, checks).first() {
             Some(check) => loading.left_out.push(format!("{system}, since {check}")),
             None => loading.add(files, shipped),
         }

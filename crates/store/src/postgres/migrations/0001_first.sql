@@ -267,3 +267,23 @@ CREATE TABLE onceward.turns (
     at         BIGINT NOT NULL,
     actor      TEXT -- who wanted it; nobody where it came
 );
+
+-- API keys: the hash of each secret, and who calls with it. `roles` and `lifecycles` are JSON lists of names.
+CREATE TABLE onceward.api_keys (
+    id         TEXT COLLATE "C" PRIMARY KEY,
+    hash       BYTEA NOT NULL UNIQUE CHECK (octet_length(hash) = 32), -- two keys never share a secret
+    owner      TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
+    roles      TEXT NOT NULL,
+    lifecycles TEXT,
+    name       TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    revoked_at BIGINT
+);
+
+-- How often they were changed. Whoever changes them holds the row.
+CREATE TABLE onceward.key_changes (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    changes BIGINT NOT NULL
+);
+INSERT INTO onceward.key_changes (one, changes) VALUES (1, 0);

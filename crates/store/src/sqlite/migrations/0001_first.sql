@@ -225,3 +225,23 @@ CREATE TABLE turns (
     at         INTEGER NOT NULL,
     actor      TEXT -- who wanted it; nobody where it came
 ) STRICT;
+
+-- API keys: the hash of each secret, and who calls with it. `roles` and `lifecycles` are JSON lists of names.
+CREATE TABLE api_keys (
+    id         TEXT PRIMARY KEY,
+    hash       BLOB NOT NULL UNIQUE CHECK (length(hash) = 32), -- two keys never share a secret
+    owner      TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
+    roles      TEXT NOT NULL,
+    lifecycles TEXT,
+    name       TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- How often they were changed.
+CREATE TABLE key_changes (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    changes INTEGER NOT NULL
+) STRICT;
+INSERT INTO key_changes (one, changes) VALUES (1, 0);
