@@ -25,6 +25,7 @@ mod read;
 mod rows;
 mod save;
 mod scan;
+mod sweeps;
 mod tls;
 mod view;
 mod work;
@@ -59,6 +60,7 @@ use memory::Memory;
 use migrate::MIGRATIONS;
 use news::News;
 use pipeline::Pipeline;
+use sweeps::Sweeps;
 pub use view::PostgresView;
 
 /// Rounds of learning what another process has brought meanwhile.
@@ -79,6 +81,7 @@ struct Inner {
     marks: Marks,
     memory: Memory,
     news: News,
+    sweeps: Sweeps,
     /// A manual one in tests; else the database's, remembered for a moment.
     clock: Option<Clock>,
     sampled: Sampled,
@@ -114,12 +117,14 @@ impl PostgresStore {
         let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
         let known = RwLock::new(Arc::new(nothing));
+        let sweeps = Sweeps::start(pool.clone());
         let inner = Inner {
             pool,
             known,
             marks: Marks::default(),
             memory: Memory::default(),
             news,
+            sweeps,
             clock,
             sampled: Sampled::default(),
         };
