@@ -14,6 +14,9 @@ pub enum StoreError {
     ReadOnly(String),
     #[error("the database is damaged: {0}")]
     Corrupt(String),
+    /// There is something, and it is none of ours.
+    #[error("{0}")]
+    NoDatabase(String),
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// One engine at a time works on an embedded database.
@@ -48,13 +51,14 @@ fn first_of(diagnostics: &[Diagnostic]) -> String {
 }
 
 impl StoreError {
-    /// Stable, for programs; docs/errors.md says what to do about each.
+    /// Stable, for programs; docs/errors says what to do about each.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Busy => "store_busy",
             Self::Full => "store_full",
             Self::ReadOnly(_) => "store_read_only",
             Self::Corrupt(_) => "store_corrupt",
+            Self::NoDatabase(_) => "store_no_database",
             Self::Unavailable(_) => "store_unavailable",
             Self::Locked { .. } => "store_locked",
             Self::Rejected(_) => "store_rejected",
@@ -74,6 +78,7 @@ impl StoreError {
             Self::Pruned { .. } => 410,
             Self::Unsound(_) => 422,
             Self::Corrupt(_)
+            | Self::NoDatabase(_)
             | Self::Rejected(_)
             | Self::TooNew { .. }
             | Self::TooOld { .. }

@@ -34,12 +34,14 @@ pub struct ListQuery {
     pub limit: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Page {
     /// Fewer than were asked for, or none, where not enough of those that were looked at fit: then `next` tells where to go on.
     pub records: Vec<Arc<Record>>,
     /// Where the next page starts; `None` on the last.
     pub next: Option<u64>,
+    /// Records that are damaged and cannot be read: they are passed over. `verify` names them.
+    pub unreadable: u64,
 }
 
 /// How many records one page of a list looks at. An index by state would cost every move of every record, so those that do not

@@ -167,6 +167,12 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     for _ in 0..3 {
         driver.create(&ann, "suite.task", json!({ "lane": "b" }), now).await;
     }
+    // And some whose time has not come, with a key and without.
+    for fields in [json!({ "weight": 2 }), json!({ "lane": "b" }), json!({ "lane": "c", "weight": 1 })] {
+        let mut fields = fields;
+        fields["readyAt"] = json!("2030-01-01T00:00:00Z");
+        driver.create(&ann, "suite.task", fields, now).await;
+    }
     // Done, failed and leased again, running, committed and not finished.
     let finish = |record, token, finish| Call::Commit { record, token, result: json!({ "made": "it" }), finish };
     let token = driver.lease(&bob, tasks[5], now).await;

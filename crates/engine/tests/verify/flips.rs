@@ -100,7 +100,7 @@ impl Flip<'_> {
             match &*self.table.name {
                 "history" => hints.extend(value("seq").map(shown)),
                 "records" | "queues" => record = value("id"),
-                "executions" | "effects" | "ready" | "lanes" | "timers" => {
+                "executions" | "effects" | "ready" | "lanes" | "later" | "timers" => {
                     let number = value("record").map(shown).unwrap();
                     hints.push(format!("row {number}"));
                     let sql = "SELECT id FROM records WHERE row = ?1";

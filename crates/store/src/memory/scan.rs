@@ -1,4 +1,4 @@
-//! Looking through the reference model. It keeps no `ready`, `lanes`, `timers` or `tallies`: it works them out when asked.
+//! Looking through the reference model. It keeps no `ready`, `lanes`, `later`, `timers` or `tallies`: it works them out when asked.
 
 use onceward_core::decide::{Account, CountKey};
 use onceward_core::hex;
@@ -163,7 +163,7 @@ impl World {
                 ];
                 vec![Kept::new(At::Key("1".to_owned()), columns)]
             }
-            Table::Ready | Table::Lanes | Table::Timers | Table::Tallies | Table::Counter => Vec::new(),
+            Table::Ready | Table::Lanes | Table::Later | Table::Timers | Table::Tallies | Table::Counter => Vec::new(),
         }
     }
 

@@ -12,6 +12,7 @@ mod definitions;
 mod errors;
 mod inbox;
 mod lanes;
+mod later;
 mod lines;
 mod load;
 mod look;
@@ -33,7 +34,6 @@ mod write;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use deadpool_postgres::Pool;
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
 use onceward_core::record::{Execution, Record};
@@ -54,6 +54,7 @@ use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneS
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
 use crate::schema::Schema;
 use crate::store::Store;
+use connect::Pool;
 use load::{Asking, Wish};
 use marks::Marks;
 use memory::Memory;
@@ -230,6 +231,10 @@ impl Store for PostgresStore {
         read::log(&self.inner, after, limit).await
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        read::last(&self.inner).await
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         read::history(&self.inner, record, after_version, limit).await
     }
@@ -248,6 +253,10 @@ impl Store for PostgresStore {
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         read::content(&self.inner, sha256).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        read::contents(&self.inner, sha256s).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {

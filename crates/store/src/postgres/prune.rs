@@ -162,7 +162,7 @@ pub(super) async fn forget(inner: &Inner, old: &OldRequests) -> Result<Forgotten
 
 pub(super) async fn prune(inner: Arc<Inner>, prune: Arc<Prune>) -> Result<PruneSave, StoreError> {
     let known = inner.newest().await?;
-    let transaction = InTransaction::new(inner.pool.get().await.map_err(StoreError::from)?);
+    let transaction = InTransaction::new(inner.pool.get().await?);
     let pruning = Pruning { known: &known, carry: &prune.carry };
     let pruned = pruning.all(&transaction, &prune).await;
     // Whatever became of it: what is gone, or may be, is not remembered.

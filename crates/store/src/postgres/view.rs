@@ -1,10 +1,10 @@
 //! A database looked through beside the processes that write it.
 
-use deadpool_postgres::{Object, Pool};
+use deadpool_postgres::Object;
 use onceward_core::value::RecordId;
 use serde_json::Value as Json;
 
-use super::connect::{self, InTransaction};
+use super::connect::{self, InTransaction, Pool};
 use super::scan::{self, TABLES};
 use super::{look, migrate};
 use crate::StoreError;

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::claim::{Ground, Stood};
 use super::lines::Lines;
+use super::marks::Ranks;
 use super::pipeline::{Pipeline, arg};
 use super::rows::{key_text, signed, size};
 use crate::base::{Base, Stored};
@@ -98,10 +99,7 @@ pub(super) struct Writing<'a> {
     unmoved: &'a [(String, String)],
     /// The place of each record's newest entry.
     entries: HashMap<RecordId, i64>,
-    /// The smallest rank that was made ready, by lifecycle.
-    pub(super) ranks: HashMap<i64, i64>,
-    /// The earliest time that something new is due at.
-    pub(super) earliest: Time,
+    pub(super) ranks: Ranks,
 }
 
 impl<'a> Writing<'a> {
@@ -114,9 +112,9 @@ impl<'a> Writing<'a> {
         if net.entries.len() > ENTRIES {
             return Err(StoreError::Rejected(format!("{} log entries in one batch", net.entries.len())));
         }
-        let (entries, ranks) = (HashMap::new(), HashMap::new());
+        let (entries, ranks) = (HashMap::new(), Ranks::default());
         let (batch, rows, unmoved) = (stood.batch, &stood.rows, &stood.unmoved[..]);
-        Ok(Self { known, base, net, batch, rows, unmoved, entries, ranks, earliest: Time::MAX })
+        Ok(Self { known, base, net, batch, rows, unmoved, entries, ranks })
     }
 
     /// The row of a record that exists when this batch is done.
@@ -127,7 +125,7 @@ impl<'a> Writing<'a> {
         self.rows.get(&id).copied().ok_or_else(|| StoreError::Rejected(format!("{id} does not exist")))
     }
 
-    /// The time as of which lanes are settled.
+    /// The time as of which jobs are put off, and lanes settled.
     pub(super) fn latest(&self) -> Time {
         self.net.latest
     }

@@ -91,6 +91,12 @@ impl Cells<'_> {
                 let beside = Beside::Lane { front: self.number(2)?, ready: self.number(8)? == 1, better };
                 Kept { at: self.about(5, 4), columns: all, beside }
             }
+            Table::Later => {
+                let mut all = self.lifecycle(3)?;
+                all.extend(self.columns(&["rank", "definition", "key"], 4));
+                all.extend(self.columns(&["ready_at"], 0));
+                Kept { at: self.about(2, 1), columns: all, beside: Beside::Twice(self.number(7)? == 1) }
+            }
             Table::Timers => {
                 let ends = self.values[3].as_ref().map(|_| self.number(3)).transpose()?;
                 Kept { at: self.about(2, 1), columns: self.columns(&["due"], 0), beside: Beside::Lease(ends) }

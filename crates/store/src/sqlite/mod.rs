@@ -9,6 +9,7 @@ mod definitions;
 mod errors;
 mod hot;
 mod lanes;
+mod later;
 mod load;
 mod look;
 mod migrate;
@@ -27,7 +28,7 @@ mod write;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
@@ -56,11 +57,13 @@ use open::EngineLock;
 use save::Writer;
 use threads::Threads;
 pub use view::SqliteView;
+use work::Looked;
 
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;
 
-/// So few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
+/// So few operations are written by whoever brings them, where nobody else is writing and the disk was quick the last time: to wake
+/// the thread that writes, and to be woken by it, takes longer than the disk. And so few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
 /// thread twice takes longer.
 const FEW: usize = 16;
 
@@ -91,6 +94,10 @@ struct Shared {
     known: RwLock<Known>,
     /// Written between a commit and the next number: what is found there is never older than that number.
     recent: Mutex<Recent>,
+    /// Whether the last save was done in less time than a runtime's thread may be held up for.
+    disk_is_quick: AtomicBool,
+    /// In microseconds: before it, nobody in `later` is due.
+    soonest: AtomicI64,
 }
 
 impl Shared {
@@ -133,8 +140,13 @@ impl SqliteStore {
         let lock = EngineLock::take(path)?;
         let connection = open::writer(path)?;
         let known = definitions::recall(&connection)?;
-        let shared =
-            Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known), recent: Mutex::default() });
+        let shared = Arc::new(Shared {
+            generation: AtomicU64::new(1),
+            known: RwLock::new(known),
+            recent: Mutex::default(),
+            disk_is_quick: AtomicBool::new(false),
+            soonest: AtomicI64::new(later::soonest(&connection)?.micros()),
+        });
         let reader = || Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) });
         let readers = (0..READERS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
         let near = Mutex::new(reader()?);
@@ -166,6 +178,16 @@ impl SqliteStore {
             drop(open::writer(path)?);
         }
         Ok(before)
+    }
+
+    async fn look(&self, query: &LeaseQuery) -> Result<Looked, StoreError> {
+        if query.limit <= FEW
+            && let Ok(near) = self.inner.near.try_lock()
+        {
+            return near.read(|connection, known| work::leasable(connection, known, query));
+        }
+        let query = query.clone();
+        self.read(move |connection, known| work::leasable(connection, known, &query)).await
     }
 
     async fn read<R: Send + 'static>(
@@ -210,17 +232,33 @@ impl Store for SqliteStore {
         // Here, so that the thread that writes can be busy with another batch meanwhile.
         let told = Told::of(base, batch)?;
         let (base, batch) = (Arc::clone(base), Arc::clone(batch));
-        self.inner.writer.run(move |writer| writer.save(&base, &batch, told)).await
+        let here = batch.writes.len() <= FEW && self.inner.shared.disk_is_quick.load(Ordering::Relaxed);
+        let save = move |writer: &mut Writer| writer.save(&base, &batch, told);
+        if !here {
+            return self.inner.writer.run(save).await;
+        }
+        match self.inner.writer.here(save) {
+            Ok(saved) => saved,
+            Err(save) => self.inner.writer.run(save).await,
+        }
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
-        if query.limit <= FEW
-            && let Ok(near) = self.inner.near.try_lock()
-        {
-            return near.read(|connection, known| work::leasable(connection, known, query));
+        let (now, shared) = (query.now, &self.inner.shared);
+        let is_due = || shared.soonest.load(Ordering::Acquire) <= now.micros();
+        if is_due() {
+            self.inner.writer.run(move |writer| writer.put_right(now, &[])).await?;
         }
-        let query = query.clone();
-        self.read(move |connection, known| work::leasable(connection, known, &query)).await
+        let mut before = Vec::new();
+        loop {
+            let Looked { found, early } = self.look(query).await?;
+            // The same again: damaged rows cannot be put right.
+            if (early.is_empty() || early == before) && (found.len() >= query.limit || !is_due()) {
+                return Ok(found);
+            }
+            before.clone_from(&early);
+            self.inner.writer.run(move |writer| writer.put_right(now, &early)).await?;
+        }
     }
 
     async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
@@ -229,6 +267,10 @@ impl Store for SqliteStore {
 
     async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         self.read(move |connection, _| read::log(connection, after, limit)).await
+    }
+
+    async fn last(&self) -> Result<u64, StoreError> {
+        self.read(|connection, _| read::last(connection)).await
     }
 
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
@@ -252,6 +294,11 @@ impl Store for SqliteStore {
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         let sha256 = *sha256;
         self.read(move |connection, _| read::content(connection, &sha256)).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        let sha256s = sha256s.to_vec();
+        self.read(move |connection, _| sha256s.iter().map(|sha256| read::content(connection, sha256)).collect()).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {

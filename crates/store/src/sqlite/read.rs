@@ -88,7 +88,7 @@ pub(super) fn history(
 pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) -> Result<Page, StoreError> {
     let mut statement = connection.prepare_cached("SELECT * FROM whole WHERE row > ?1 ORDER BY row")?;
     let mut found = statement.query([query.after.unwrap_or(0)])?;
-    let mut page = Page { records: Vec::new(), next: None };
+    let mut page = Page::default();
     let (mut last, mut looked) = (None, 0);
     while let Some(row) = found.next()? {
         if looked == looked_at(query.limit) {
@@ -96,12 +96,20 @@ pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) ->
             break;
         }
         looked += 1;
-        if fits(row, known, query)? {
-            if page.records.len() == query.limit {
+        let found = match fits(row, known, query) {
+            Ok(false) => Ok(None),
+            Ok(true) => rows::record(row, &known.catalog).map(|(_, record)| Some(record)),
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(Some(_)) if page.records.len() == query.limit => {
                 page.next = last;
                 break;
             }
-            page.records.push(rows::record(row, &known.catalog)?.1);
+            Ok(found) => page.records.extend(found),
+            // One that is damaged must not hide all others.
+            Err(StoreError::Corrupt(_)) => page.unreadable += 1,
+            Err(error) => return Err(error),
         }
         last = Some(row.get(0)?);
     }
@@ -141,6 +149,10 @@ pub(super) fn counts_by_state(
     }
     counts.sort_unstable();
     Ok(counts)
+}
+
+pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
+    Ok(connection.prepare_cached("SELECT seq FROM counter")?.query_row([], |row| row.get(0))?)
 }
 
 pub(super) fn content(connection: &Connection, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {

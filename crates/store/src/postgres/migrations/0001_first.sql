@@ -133,7 +133,7 @@ CREATE TABLE onceward.queues (
     PRIMARY KEY (lifecycle, parts, created_at, id)
 );
 
--- What may be leased, from `ready_at` on: the smallest rank first. Of a work key only as many as may run.
+-- What may be leased, the smallest rank first: its time, `ready_at`, has come. Of a work key only as many as may run.
 CREATE TABLE onceward.ready (
     lifecycle  INTEGER NOT NULL,
     rank       BIGINT NOT NULL,
@@ -144,7 +144,7 @@ CREATE TABLE onceward.ready (
     PRIMARY KEY (lifecycle, rank, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- All waiting jobs of work keys; those in front stand in `ready` too.
+-- All waiting jobs of work keys whose time has come; those in front stand in `ready` too.
 CREATE TABLE onceward.lanes (
     lifecycle  INTEGER NOT NULL,
     key        TEXT COLLATE "C" NOT NULL,
@@ -247,3 +247,15 @@ CREATE TABLE onceward.inbox (
     CHECK (CASE WHEN event = 'create' THEN lifecycle IS NOT NULL ELSE record IS NOT NULL END)
 );
 CREATE INDEX inbox_waiting ON onceward.inbox (number) WHERE answered_at IS NULL;
+
+-- Jobs whose time has not come, by that time. Whoever looks for work when it has puts them where they belong: into `ready`, or into
+-- the lane of their work key. Whoever moves one with a key holds the key's count of running jobs.
+CREATE TABLE onceward.later (
+    ready_at   BIGINT NOT NULL,
+    record     BIGINT NOT NULL,
+    lifecycle  INTEGER NOT NULL,
+    rank       BIGINT NOT NULL,
+    definition INTEGER NOT NULL,
+    key        TEXT COLLATE "C",
+    PRIMARY KEY (ready_at, record)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);

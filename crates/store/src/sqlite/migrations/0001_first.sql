@@ -124,7 +124,7 @@ CREATE TABLE queues (
     PRIMARY KEY (lifecycle, parts, created_at, id)
 ) STRICT, WITHOUT ROWID;
 
--- What may be leased, from `ready_at` on: the smallest rank first. Of a work key only as many as may run.
+-- What may be leased, the smallest rank first: its time, `ready_at`, has come. Of a work key only as many as may run.
 CREATE TABLE ready (
     lifecycle  INTEGER NOT NULL,
     rank       INTEGER NOT NULL,
@@ -135,7 +135,7 @@ CREATE TABLE ready (
     PRIMARY KEY (lifecycle, rank, record)
 ) STRICT, WITHOUT ROWID;
 
--- All waiting jobs of work keys; those in front stand in `ready` too.
+-- All waiting jobs of work keys whose time has come; those in front stand in `ready` too.
 CREATE TABLE lanes (
     lifecycle  INTEGER NOT NULL,
     key        TEXT NOT NULL,
@@ -205,3 +205,15 @@ CREATE TABLE pruned (
     head       BLOB NOT NULL CHECK (length(head) = 32)
 ) STRICT;
 INSERT INTO pruned (one, checkpoint, floor, head) VALUES (1, 0, 0, zeroblob(32));
+
+-- Jobs whose time has not come, by that time. Whoever looks for work when it has puts them where they belong: into `ready`, or into
+-- the lane of their work key.
+CREATE TABLE later (
+    ready_at   INTEGER NOT NULL,
+    record     INTEGER NOT NULL,
+    lifecycle  INTEGER NOT NULL,
+    rank       INTEGER NOT NULL,
+    definition INTEGER NOT NULL,
+    key        TEXT,
+    PRIMARY KEY (ready_at, record)
+) STRICT, WITHOUT ROWID;
