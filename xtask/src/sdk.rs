@@ -101,7 +101,11 @@ impl Tools {
         let mut install = self.in_node("npm");
         quiet(install.current_dir(&program).args(["install", "--no-audit", "--no-fund"]).arg(&self.typescript))?;
         let mut import = self.in_node(&self.node.to_string_lossy());
-        quiet(import.current_dir(&program).args(["--input-type=module", "-e", "new (await import('onceward')).Worker()"]))?;
+        quiet(import.current_dir(&program).args([
+            "--input-type=module",
+            "-e",
+            "new (await import('onceward')).Worker()",
+        ]))?;
         let tsc = self.typescript.join("node_modules/typescript/bin/tsc");
         quiet(self.in_node(&self.node.to_string_lossy()).arg(tsc))?;
         let mut test = self.in_node(&self.node.to_string_lossy());
@@ -115,6 +119,7 @@ impl Tools {
         let postgres = Postgres::start(&self.programs)?;
         let mut driver = self.in_python(&tree::root().join("sdk/tests"));
         driver.args(["killing.py", "--db", "sqlite", "--db", &postgres.url]).arg("--node").arg(&self.node);
+        driver.env("ONCEWARD_TOILER", self.programs.join("examples/toiler"));
         shell::run(driver.args(words))
     }
 

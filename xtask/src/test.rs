@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{bench, deny, lab, mutants, pictures, programs, prove, purity, rules, sdk, shell, suite, tidy, torture, tree};
+use crate::{
+    bench, deny, lab, mutants, pictures, programs, prove, purity, rules, sdk, shell, suite, tidy, torture, tree,
+};
 
 pub(crate) fn run() -> Result<()> {
     let began = Instant::now();

@@ -13,12 +13,14 @@ mod files;
 mod fire;
 mod get;
 mod history;
+mod key;
+mod lifecycle;
 mod list;
 mod migrate;
 mod new;
 mod prune;
-mod serve;
 mod remote;
+mod serve;
 mod shipped;
 mod supervise;
 mod table;
@@ -57,7 +59,9 @@ enum Verb {
     Fire(fire::Fire),
     Get(get::Get),
     History(history::History),
+    Key(key::Key),
     List(list::List),
+    Lifecycle(lifecycle::Lifecycle),
     Migrate(migrate::Migrate),
     New(new::New),
     Prune(prune::Prune),
@@ -79,7 +83,9 @@ fn main() -> ExitCode {
         Verb::Fire(fire) => fire.run(),
         Verb::Get(get) => get.run(),
         Verb::History(history) => history.run(),
+        Verb::Key(key) => key.run(),
         Verb::List(list) => list.run(),
+        Verb::Lifecycle(lifecycle) => lifecycle.run(),
         Verb::Migrate(migrate) => migrate.run(),
         Verb::New(new) => new.run(),
         Verb::Prune(prune) => prune.run(),

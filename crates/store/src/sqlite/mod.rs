@@ -8,6 +8,7 @@ mod checkpoint;
 mod definitions;
 mod errors;
 mod hot;
+mod keys;
 mod lanes;
 mod later;
 mod load;
@@ -38,6 +39,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::Connection;
 
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -47,7 +49,7 @@ use crate::log::Entry;
 use crate::names::Known;
 use crate::net::Told;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::recent::Recent;
 use crate::schema::Schema;
 use crate::store::Store;
@@ -319,17 +321,27 @@ impl Store for SqliteStore {
     }
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
-        let files = files.clone();
+        let (files, now) = (files.clone(), self.inner.clock.now());
         let put = move |writer: &mut Writer| {
             let known = writer.shared.known();
-            let Some(known) = definitions::put(&mut writer.connection, &known, &files)? else {
-                return Ok(known.catalog);
-            };
-            let catalog = Arc::clone(&known.catalog);
-            *writer.shared.known.write().unwrap_or_else(PoisonError::into_inner) = known;
-            Ok(catalog)
+            let new = definitions::put(&mut writer.connection, &known, &files, now)?;
+            Ok(learn(writer, &known, new))
         };
         self.inner.writer.run(put).await
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        let (hash, by) = (hash.to_owned(), by.to_owned());
+        let turn = move |writer: &mut Writer| {
+            let known = writer.shared.known();
+            let new = definitions::make_current(&mut writer.connection, &known, &hash, &by, now)?;
+            Ok(learn(writer, &known, new))
+        };
+        self.inner.writer.run(turn).await
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        self.read(|connection, known| read::counts_by_version(connection, &known.catalog, &known.names)).await
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
@@ -356,6 +368,19 @@ impl Store for SqliteStore {
         self.inner.writer.run(move |writer| writer.forget(&old)).await
     }
 
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        self.read(|connection, _| keys::keys(connection)).await
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        self.read(|connection, _| keys::changes(connection)).await
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        let edit = Arc::clone(edit);
+        self.inner.writer.run(move |writer| writer.edit_keys(&edit)).await
+    }
+
     fn opening(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.inner.opening))
     }
@@ -368,4 +393,12 @@ impl Store for SqliteStore {
     async fn now(&self) -> Result<Time, StoreError> {
         Ok(self.inner.clock.now())
     }
+}
+
+/// What is known from now on, where something new is.
+fn learn(writer: &Writer, known: &Known, new: Option<Known>) -> Arc<Catalog> {
+    let Some(new) = new else { return Arc::clone(&known.catalog) };
+    let catalog = Arc::clone(&new.catalog);
+    *writer.shared.known.write().unwrap_or_else(PoisonError::into_inner) = new;
+    catalog
 }
