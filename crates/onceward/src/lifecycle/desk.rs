@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use onceward_core::record::Actor;
 use onceward_engine::{Config, Engine, EngineError, MOST_MOVED, Retention};
-use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, Store as _, StoreError};
+use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Outcome, complain};
@@ -145,7 +145,7 @@ impl Desk {
             bail!("no lifecycle of this database is called `{name}`");
         }
         let mut lines = Vec::new();
-        for own in catalog.definitions.lifecycles.keys().filter(|own| name.is_none_or(|name| **own == *name)) {
+        for own in catalog.definitions.lifecycles.keys().filter(|own| name.is_none_or(|name| ***own == *name)) {
             for version in catalog.versions(own) {
                 let counted = |ended: bool| {
                     let own = counts.iter().filter(|count| count.definition == version.lifecycle.hash);
