@@ -195,7 +195,6 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     driver.ok(&bob, finish(tasks[3], token, false), later).await;
     turn(store, &[tasks[0], first]).await;
     give_keys(store, now).await;
-    turn(store, &[tasks[0], first]).await;
     later
 }
 
