@@ -42,7 +42,9 @@ pub(crate) struct Key {
 #[derive(Subcommand)]
 enum What {
     /// Make a key, and print it: this once
-    #[command(after_help = "Example:\n  onceward key create --owner mail --role worker --lifecycle mail.send --name mailer")]
+    #[command(
+        after_help = "Example:\n  onceward key create --owner mail --role worker --lifecycle mail.send --name mailer"
+    )]
     Create(Create),
     /// All keys, live or not, without their secrets
     #[command(after_help = "Example:\n  onceward key list --json")]
@@ -161,7 +163,8 @@ impl Place {
             Ok(done) => Ok(Ok(done)),
             Err(ClientError::Problem(problem)) => Ok(Err(problem.to_string())),
             Err(error) if self.server.is_none() && !Path::new(USUAL).exists() => {
-                let hint = format!("there is no {USUAL} in this folder; name a database with --db, or a server with --server");
+                let hint =
+                    format!("there is no {USUAL} in this folder; name a database with --db, or a server with --server");
                 Err(anyhow!(error).context(hint))
             }
             Err(error) => Err(error.into()),
@@ -193,7 +196,9 @@ async fn in_database(database: &Database, asked: &Asked) -> Came {
     };
     let store = match opened {
         Err(error @ StoreError::Locked { .. }) => {
-            return Ok(Err(format!("{database}: {error}; or ask the server that has it open, with --server and --key")));
+            return Ok(Err(format!(
+                "{database}: {error}; or ask the server that has it open, with --server and --key"
+            )));
         }
         opened => opened.with_context(|| database.to_string())?,
     };
@@ -205,7 +210,9 @@ async fn in_database(database: &Database, asked: &Asked) -> Came {
             shown["key"] = text.reveal().into();
             shown
         }),
-        Asked::List => keys.list(&console).await.map(|keys| json!({ "keys": keys.iter().map(as_json).collect::<Vec<_>>() })),
+        Asked::List => {
+            keys.list(&console).await.map(|keys| json!({ "keys": keys.iter().map(as_json).collect::<Vec<_>>() }))
+        }
         Asked::Revoke(id) => keys.revoke(&console, id).await.map(|key| as_json(&key)),
     };
     match done {
@@ -232,9 +239,8 @@ fn told(asked: &Asked, done: &Value) -> String {
         Asked::List => {
             let mut table = String::new();
             for key in done["keys"].as_array().into_iter().flatten() {
-                let names = |list: &Value| {
-                    list.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(",")
-                };
+                let names =
+                    |list: &Value| list.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(",");
                 let mut line = format!("{}  {}  {}", text(&key["id"]), text(&key["owner"]), names(&key["roles"]));
                 if key["lifecycles"].is_array() {
                     let _ = write!(line, "  for {}", names(&key["lifecycles"]));

@@ -67,9 +67,12 @@ impl Serving {
         let address = self.url.trim_start_matches("http://").trim_end_matches('/');
         let mut stream = TcpStream::connect(address).expect("a connection");
         let host = if headers.contains("host:") { String::new() } else { format!("host: {address}\r\n") };
-        let kind = if body.is_empty() || headers.contains("content-type") { "" } else { "content-type: application/json\r\n" };
+        let kind =
+            if body.is_empty() || headers.contains("content-type") { "" } else { "content-type: application/json\r\n" };
         let length = body.len();
-        let text = format!("{method} {path} HTTP/1.1\r\n{host}{headers}{kind}content-length: {length}\r\nconnection: close\r\n\r\n{body}");
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\n{host}{headers}{kind}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
         stream.write_all(text.as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
@@ -98,11 +101,24 @@ fn keys_are_made_in_a_database() {
     let db = ["--db", "sqlite:new.db"];
     let create = |more: &[&str]| onceward(&folder, &[&["key", "create"], &db[..], more].concat());
     let first = key(&create(&["--owner", "ops", "--role", "operator", "--name", "first"]));
-    let worker = ["--owner", "fleet", "--role", "worker", "--lifecycle", "execution.job", "--expires", "2100-01-01T00:00:00Z", "--json"];
+    let worker = [
+        "--owner",
+        "fleet",
+        "--role",
+        "worker",
+        "--lifecycle",
+        "execution.job",
+        "--expires",
+        "2100-01-01T00:00:00Z",
+        "--json",
+    ];
     let second = json(&create(&worker));
     let list = onceward(&folder, &[&["key", "list"], &db[..]].concat());
     let shown = text(&list.stdout);
-    assert!(shown.contains(&id(&first)) && shown.contains("for execution.job") && shown.contains("\"first\""), "{shown}");
+    assert!(
+        shown.contains(&id(&first)) && shown.contains("for execution.job") && shown.contains("\"first\""),
+        "{shown}"
+    );
     assert!(!shown.contains(&first) && !shown.contains(second["key"].as_str().expect("a key")), "no secrets");
     let revoke = onceward(&folder, &[&["key", "revoke", &id(&first)], &db[..]].concat());
     assert_eq!(text(&revoke.stdout), format!("{} is revoked\n", id(&first)));
@@ -124,7 +140,8 @@ fn keys_are_made_in_a_database() {
 fn an_open_database_is_left_alone() {
     let folder = folder("key-locked");
     let (_runtime, _engine) = notes(&folder);
-    let refused = onceward(&folder, &["key", "create", "--db", "sqlite:onceward.db", "--owner", "o", "--role", "operator"]);
+    let refused =
+        onceward(&folder, &["key", "create", "--db", "sqlite:onceward.db", "--owner", "o", "--role", "operator"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(text(&refused.stderr).contains("--server"), "{refused:?}");
 }
@@ -144,7 +161,8 @@ fn the_first_key_closes_an_open_server() {
     assert!(form.0 == 415 && form.1.contains("not_json"), "{form:?}");
     // No file is named and none is free: through the server.
     let url = ["--server", &serving.url];
-    let first = key(&onceward(&folder, &[&["key", "create", "--owner", "ops", "--role", "operator"], &url[..]].concat()));
+    let first =
+        key(&onceward(&folder, &[&["key", "create", "--owner", "ops", "--role", "operator"], &url[..]].concat()));
     assert_eq!(serving.send("GET", "/v1/records", "", "").0, 401);
     let refused = onceward(&folder, &[&["key", "list"], &url[..]].concat());
     assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("unauthorized"), "{refused:?}");
@@ -185,16 +203,27 @@ fn off_loopback_there_must_be_a_key() {
 #[test]
 fn nothing_secret_is_logged() {
     let folder = folder("key-secrets");
-    let operator = key(&onceward(&folder, &["key", "create", "--db", "sqlite:onceward.db", "--owner", "ops", "--role", "operator"]));
+    let operator = key(&onceward(
+        &folder,
+        &["key", "create", "--db", "sqlite:onceward.db", "--owner", "ops", "--role", "operator"],
+    ));
     let talkative = [("ONCEWARD_LOG", "trace"), ("RUST_LOG", "trace")];
     let serving = Serving::start(&folder, &[], &talkative);
     let url = ["--server", &serving.url, "--key", &operator];
-    let anns = key(&onceward(&folder, &[&["key", "create", "--owner", "ann", "--role", "producer", "--role", "worker"], &url[..]].concat()));
+    let anns = key(&onceward(
+        &folder,
+        &[&["key", "create", "--owner", "ann", "--role", "producer", "--role", "worker"], &url[..]].concat(),
+    ));
     let bearer = format!("authorization: Bearer {anns}\r\n");
     let unknown = format!("ow_{}_{}", "ab".repeat(8), "cd".repeat(32));
     assert_eq!(serving.send("GET", "/v1/records", &format!("authorization: Bearer {unknown}\r\n"), "").0, 401);
     assert_eq!(serving.send("GET", &format!("/v1/records?key={}", "x"), &bearer, "").0, 422);
-    let (status, made) = serving.send("POST", "/v1/lifecycles/execution.job/records", &bearer, r#"{"payload": {"word": "sesame-payload"}}"#);
+    let (status, made) = serving.send(
+        "POST",
+        "/v1/lifecycles/execution.job/records",
+        &bearer,
+        r#"{"payload": {"word": "sesame-payload"}}"#,
+    );
     assert_eq!(status, 201, "{made}");
     let lease = r#"{"lifecycles": ["execution.job"], "worker": "w", "start": true}"#;
     let (_, leased) = serving.send("POST", "/v1/leases", &bearer, lease);

@@ -25,7 +25,10 @@ fn block<'a>(page: &'a str, begins: &str) -> &'a str {
 fn the_tour_works_as_pasted() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = std::fs::read_to_string(root.join("README.md")).expect("a README");
-    assert_eq!(block(&page, "cargo build"), "cargo build --release -p onceward\nexport PATH=\"$PWD/target/release:$PATH\"\n");
+    assert_eq!(
+        block(&page, "cargo build"),
+        "cargo build --release -p onceward\nexport PATH=\"$PWD/target/release:$PATH\"\n"
+    );
     let tour = block(&page, "onceward serve");
     let folder = Folder::new();
     let database = folder.file();

@@ -176,8 +176,21 @@ mod tests {
             assert_eq!(said(&Method::GET, &[]), Some("foreign_host".to_owned()));
         }
         for other in [
-            "", ":", ":7171", "example.com", "example.com:7171", "127.0.0.1.example.com", "localhost.example.com",
-            "127.0.0.1@example.com", "::1", "[::1", "[::2]:80", "127.0.0.1:80x", "localhost:80:80", "127.0.0.2", "0.0.0.0",
+            "",
+            ":",
+            ":7171",
+            "example.com",
+            "example.com:7171",
+            "127.0.0.1.example.com",
+            "localhost.example.com",
+            "127.0.0.1@example.com",
+            "::1",
+            "[::1",
+            "[::2]:80",
+            "127.0.0.1:80x",
+            "localhost:80:80",
+            "127.0.0.2",
+            "0.0.0.0",
         ] {
             assert!(!is_loopback(other), "{other}");
         }
@@ -192,13 +205,22 @@ mod tests {
         assert_eq!(said(&Method::GET, &[own.clone()]), None);
         assert_eq!(said(&Method::POST, &[own.clone(), json.clone()]), None);
         assert_eq!(said(&Method::POST, &[own.clone(), json.clone(), origin("http://127.0.0.1:7171")]), None);
-        for site in ["http://evil.example", "null", "http://127.0.0.1:3000", "https://127.0.0.1:7171", "http://localhost:7171", ""] {
+        for site in [
+            "http://evil.example",
+            "null",
+            "http://127.0.0.1:3000",
+            "https://127.0.0.1:7171",
+            "http://localhost:7171",
+            "",
+        ] {
             let said = said(&Method::POST, &[own.clone(), json.clone(), origin(site)]);
             assert_eq!(said.as_deref(), Some("foreign_origin"), "{site}");
         }
         let rebound = [(header::HOST, "evil.example:7171"), json.clone()];
         assert_eq!(said(&Method::POST, &rebound).as_deref(), Some("foreign_host"));
-        for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp"] {
+        for kind in
+            ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp"]
+        {
             let said = said(&Method::POST, &[own.clone(), (header::CONTENT_TYPE, kind)]);
             assert_eq!(said.as_deref(), Some("not_json"), "{kind}");
         }

@@ -59,9 +59,19 @@ const ROUTES: &[(&str, &str, Way, &str)] = &[
     ("get", "/v1/records/{id}/payload", Way::OfOne, ""),
     ("get", "/v1/records/{id}/effect", Way::OfOne, ""),
     ("post", "/v1/records/{id}/events/{event}", Way::OfOne, r#"{"input": {}}"#),
-    ("post", "/v1/events/batch", Way::OfOne, r#"{"events": [{"record": "ID", "event": "drop", "key": "k"}, {"record": "ID", "event": "drop"}]}"#),
+    (
+        "post",
+        "/v1/events/batch",
+        Way::OfOne,
+        r#"{"events": [{"record": "ID", "event": "drop", "key": "k"}, {"record": "ID", "event": "drop"}]}"#,
+    ),
     ("get", "/v1/executions/{id}", Way::OfOne, ""),
-    ("post", "/v1/executions/{id}/{report}", Way::OfOne, r#"{"token": 1, "error": {"code": "X", "message": "x"}, "result": 1}"#),
+    (
+        "post",
+        "/v1/executions/{id}/{report}",
+        Way::OfOne,
+        r#"{"token": 1, "error": {"code": "X", "message": "x"}, "result": 1}"#,
+    ),
     (
         "post",
         "/v1/executions/batch",
@@ -88,13 +98,19 @@ fn paths(path: &str, id: &str) -> Vec<String> {
     with("{name}", &["house.job", "house.other"]);
     with("{code}", &["not_found"]);
     if path == "/v1/records" {
-        let queries = ["", "?owner=ann", "?lifecycle=house.job", "?state=waiting", "?lifecycle=house.job&state=done", "?limit=1"];
+        let queries =
+            ["", "?owner=ann", "?lifecycle=house.job", "?state=waiting", "?lifecycle=house.job&state=done", "?limit=1"];
         return queries.iter().map(|query| format!("{path}{query}")).collect();
     }
     paths
 }
 
-async fn ask(house: &House, key: Option<&str>, (method, path, _, body): (&str, &str, Way, &str), id: &str) -> Vec<(String, Said)> {
+async fn ask(
+    house: &House,
+    key: Option<&str>,
+    (method, path, _, body): (&str, &str, Way, &str),
+    id: &str,
+) -> Vec<(String, Said)> {
     let body: Option<Json> = (!body.is_empty()).then(|| serde_json::from_str(&body.replace("ID", id)).expect("JSON"));
     let mut said = Vec::new();
     for path in paths(path, id) {
@@ -106,7 +122,8 @@ async fn ask(house: &House, key: Option<&str>, (method, path, _, body): (&str, &
 
 /// The same on both databases.
 fn on_both(test: impl AsyncFn(House)) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
         println!("on SQLite");
         let folder = Folder::new();
@@ -153,7 +170,8 @@ fn a_foreign_record_is_answered_like_none() {
     on_both(async |house| {
         let (ann, bob) = (house.key("ann", &["producer"], &[]).await, house.key("bob", &["worker"], &[]).await);
         let strangers = strangers(&house).await;
-        let id = create(&house, &ann, json!({ "payload": { "secret": "of ann's" }, "fields": { "name": "anns" } })).await;
+        let id =
+            create(&house, &ann, json!({ "payload": { "secret": "of ann's" }, "fields": { "name": "anns" } })).await;
         create(&house, &ann, json!({ "fields": { "near": id } })).await;
         let mut compared = 0;
         for turn in ["waiting", "running", "done"] {
@@ -181,7 +199,8 @@ fn a_foreign_record_is_answered_like_none() {
                 assert_eq!((seen.status, &*seen.body), (200, r#"{"secret":"of ann's"}"#));
             } else if turn == "running" {
                 let report = json!({ "token": 1, "result": "made", "finish": true });
-                let done = house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/commit"), Some(&report)).await;
+                let done =
+                    house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/commit"), Some(&report)).await;
                 assert_eq!(done.status, 200, "{done:?}");
                 let seen = house.send(Some(&bob), "GET", &format!("/v1/records/{id}/payload"), None).await;
                 assert_eq!(seen.status, 404, "the lease is over");
@@ -272,7 +291,10 @@ fn a_clash_shows_nothing_of_the_other() {
                 said.push(house.send(Some(&eve), "POST", path, Some(&of(json!({ "fields": { "name": name } })))).await);
             }
             for one in &said {
-                assert!(one.body.contains("name_taken") && !one.body.contains(&anns) && !one.body.contains("ann\""), "{one:?}");
+                assert!(
+                    one.body.contains("name_taken") && !one.body.contains(&anns) && !one.body.contains("ann\""),
+                    "{one:?}"
+                );
             }
             // Pointing to a record is a way of asking whether it is there.
             let mut said = Vec::new();
@@ -312,7 +334,10 @@ fn a_stream_is_its_readers() {
                 stream.write_all(head.as_bytes()).await.expect("sent");
                 let mut text = String::new();
                 stream.read_to_string(&mut text).await.expect("until the server stops");
-                text.lines().filter(|line| !line.to_ascii_lowercase().starts_with("date:")).collect::<Vec<_>>().join("\n")
+                text.lines()
+                    .filter(|line| !line.to_ascii_lowercase().starts_with("date:"))
+                    .collect::<Vec<_>>()
+                    .join("\n")
             })
         };
         let all = follow(String::new());

@@ -162,11 +162,11 @@ impl<S: Scan> Verify<'_, S> {
         if let Some(checkpoint) = &first.body.pruned {
             return self.checkpoint(&first.entry, checkpoint);
         }
-        if let Some(change) = &first.body.key {
-            return self.key_change(&first.entry, change);
-        }
         if let Some(used) = &first.body.used {
             return self.used(&first.entry, used).await;
+        }
+        if let Some(change) = &first.body.key {
+            return self.key_change(&first.entry, change);
         }
         if first.body.catalog > self.scratch.catalog().number() {
             let learned = self.store.learn().await?;

@@ -193,9 +193,31 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     driver.play(beat, later).await;
     let token = driver.lease(&bob, tasks[3], now).await;
     driver.ok(&bob, finish(tasks[3], token, false), later).await;
-    give_keys(store, now).await;
     turn(store, &[tasks[0], first]).await;
+    give_keys(store, now).await;
     later
+}
+
+/// Another version of the suite, by which these records live from then on, while new ones are made by the first again.
+async fn turn<S: Store>(store: &S, ids: &[RecordId]) {
+    let ops = Actor::new("ops", &["operator"]);
+    let old = store.definitions().await.expect("definitions");
+    let mut files = suite();
+    for file in &mut files.files {
+        file.text = file.text.replace("limit = 2", "limit = 3").replace("max = 10, clash", "max = 12, clash").into();
+    }
+    let new = store.put_definitions(&files).await.expect("sound files");
+    let mut driver = Driver::new(store).await;
+    for id in ids {
+        let record = store.record(*id).await.expect("a look").expect("it is there");
+        let to = Arc::clone(&new.definitions.get(&record.lifecycle.name).expect("it is known").hash);
+        let states = [("none".into(), "none".into())].into();
+        driver.ok(&ops, Call::Move(Move { record: *id, to, states, ended: false }), start()).await;
+    }
+    for name in ["suite.task", "suite.box"] {
+        let hash = &old.definitions.get(name).expect("it is known").hash;
+        store.use_definition(hash, "ops", start()).await.expect("it was there before");
+    }
 }
 
 /// A key that lives, one that was revoked, and one that is no longer kept.
@@ -221,28 +243,6 @@ async fn give_keys<S: Store>(store: &S, now: Time) {
         let since = store.key_changes().await.expect("a number");
         let saved = store.edit_keys(&Arc::new(KeyEdit { since, ..edit })).await;
         assert!(matches!(saved, Ok(KeySave::Saved(_))), "{saved:?}");
-    }
-}
-
-/// Another version of the suite, by which these records live from then on, while new ones are made by the first again.
-async fn turn<S: Store>(store: &S, ids: &[RecordId]) {
-    let ops = Actor::new("ops", &["operator"]);
-    let old = store.definitions().await.expect("definitions");
-    let mut files = suite();
-    for file in &mut files.files {
-        file.text = file.text.replace("limit = 2", "limit = 3").replace("max = 10, clash", "max = 12, clash").into();
-    }
-    let new = store.put_definitions(&files).await.expect("sound files");
-    let mut driver = Driver::new(store).await;
-    for id in ids {
-        let record = store.record(*id).await.expect("a look").expect("it is there");
-        let to = Arc::clone(&new.definitions.get(&record.lifecycle.name).expect("it is known").hash);
-        let states = [("none".into(), "none".into())].into();
-        driver.ok(&ops, Call::Move(Move { record: *id, to, states, ended: false }), start()).await;
-    }
-    for name in ["suite.task", "suite.box"] {
-        let hash = &old.definitions.get(name).expect("it is known").hash;
-        store.use_definition(hash, "ops", start()).await.expect("it was there before");
     }
 }
 

@@ -6,8 +6,8 @@ use onceward_core::decide::{Account, Call, LedgerMove, Operation};
 use onceward_core::hex;
 use onceward_core::record::{Actor, Execution};
 use onceward_core::value::{RecordId, Value};
-use onceward_store::{Entry, KeyChange};
 use onceward_store::log::{Body, RefusalMark};
+use onceward_store::{Entry, KeyChange};
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use utoipa::ToSchema;
@@ -139,7 +139,10 @@ impl EntryShape {
             version: entry.version,
             at: When(entry.at),
             event: event(&body),
-            actor: operation.map(|operation| &operation.actor).or(body.key.as_ref().map(|change| &change.actor)).map(id),
+            actor: operation
+                .map(|operation| &operation.actor)
+                .or(body.key.as_ref().map(|change| &change.actor))
+                .map(id),
             input: operation.and_then(input),
             lifecycle,
             owner,
@@ -203,6 +206,7 @@ fn event(body: &Body) -> Arc<str> {
         (None, None, Some(refusal)) => Arc::clone(&refusal.event),
         (None, None, None) if body.pruned.is_some() => "prune".into(),
         (None, None, None) if body.key.is_some() => "key".into(),
+        (None, None, None) if body.used.is_some() => "use".into(),
         (None, None, None) => "link".into(),
     }
 }

@@ -88,7 +88,8 @@ impl House {
     /// The text of a new key.
     pub(crate) async fn key(&self, owner: &str, roles: &[&str], lifecycles: &[&str]) -> String {
         let names = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
-        let new = NewKey { owner: owner.into(), roles: names(roles), lifecycles: names(lifecycles), ..NewKey::default() };
+        let new =
+            NewKey { owner: owner.into(), roles: names(roles), lifecycles: names(lifecycles), ..NewKey::default() };
         let made = self.engine.keys().create(&Actor::new("ops", &["operator"]), new).await;
         made.expect("a key").1.reveal()
     }
@@ -101,14 +102,17 @@ impl House {
     /// With these very headers.
     pub(crate) async fn raw(&self, method: &str, path: &str, headers: &str, body: Option<&Json>) -> Said {
         let body = body.map(ToString::to_string);
-        let kind = body.as_ref().map(|body| format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
-        let head = format!("{method} {path} HTTP/1.1\r\n{headers}connection: close\r\n{}\r\n", kind.unwrap_or_default());
+        let kind =
+            body.as_ref().map(|body| format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
+        let head =
+            format!("{method} {path} HTTP/1.1\r\n{headers}connection: close\r\n{}\r\n", kind.unwrap_or_default());
         let mut stream = TcpStream::connect(self.address).await.expect("a connection");
         stream.write_all(format!("{head}{}", body.unwrap_or_default()).as_bytes()).await.expect("sent");
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await.expect("an answer");
         let text = String::from_utf8(bytes).expect("text");
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {method} {path}: {text}"));
+        let (head, body) =
+            text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {method} {path}: {text}"));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         // What differs by itself.
         let mut headers: Vec<String> = head.lines().skip(1).map(str::to_owned).collect();

@@ -102,12 +102,12 @@ pub struct Body<'a> {
     /// Nobody's operation: what pruning took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned: Option<Cow<'a, Checkpoint>>,
-    /// Nobody's operation either: an API key that was made or revoked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<Cow<'a, KeyChange>>,
     /// Nobody's record: a version became the current one of its lifecycle by somebody's word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Used>,
+    /// Nobody's operation either: an API key that was made or revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Cow<'a, KeyChange>>,
 }
 
 /// What became current, and by whose word. When is the entry's own time.
@@ -201,15 +201,15 @@ pub(crate) fn entry_of(checkpoint: &Checkpoint, now: Time, previous: &Hash) -> R
     NewEntry::write(None, 0, now, previous, &body)
 }
 
+/// The entry of a version that became current; it follows no other.
+pub(crate) fn entry_of_use(used: Used, now: Time) -> Result<NewEntry, StoreError> {
+    NewEntry::write(None, 0, now, &NO_HASH, &Body { used: Some(used), ..Body::default() })
+}
+
 /// The entry of a change of API keys. It stands by itself, as a refusal does.
 pub(crate) fn key_entry(change: &KeyChange, now: Time) -> Result<NewEntry, StoreError> {
     let body = Body { key: Some(Cow::Borrowed(change)), ..Body::default() };
     NewEntry::write(None, 0, now, &NO_HASH, &body)
-}
-
-/// The entry of a version that became current; it follows no other.
-pub(crate) fn entry_of_use(used: Used, now: Time) -> Result<NewEntry, StoreError> {
-    NewEntry::write(None, 0, now, &NO_HASH, &Body { used: Some(used), ..Body::default() })
 }
 
 /// The entries of one operation. `heads` knows the hash of each record's last entry and learns the new ones.
