@@ -11,3 +11,4 @@ pub(crate) mod looking;
 pub(crate) mod prune;
 pub(crate) mod records;
 pub(crate) mod stream;
+pub(crate) mod versions;
