@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::error::EngineError;
+use crate::keys::KeyDesk;
 use crate::leasing::{self, Desk, Leased, Wanted};
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
@@ -64,8 +65,8 @@ impl<S: Store + 'static> Engine<S> {
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
-        let set_aside = SetAside::default();
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, set_aside, asking });
+        let (set_aside, keys) = (SetAside::default(), KeyDesk::default());
+        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, set_aside, keys, asking });
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));
@@ -154,6 +155,17 @@ impl<S: Store + 'static> Engine<S> {
         leasing::lease(&self.shared, actor, wanted).await
     }
 
+    /// The same, and none as soon as `goes_on` says no: it is asked at the beginning, when there is news of work, and on
+    /// [`wake`](Self::wake).
+    pub async fn lease_while(
+        &self,
+        actor: &Actor,
+        wanted: &Wanted,
+        goes_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Vec<Leased>, EngineError> {
+        leasing::lease_while(&self.shared, actor, wanted, goes_on).await
+    }
+
     pub async fn start(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
         self.submit(Submission::new(actor, Call::Start { record, token })).await
     }
@@ -216,7 +228,7 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.counted.tally()
     }
 
-    /// Look at the clock again: for a manual one that was set.
+    /// Let everybody who waits look again: for a manual clock that was set, and for leases that are no longer wanted.
     pub fn wake(&self) {
         self.shared.signals.wake_all();
     }

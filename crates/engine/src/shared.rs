@@ -8,6 +8,7 @@ use onceward_core::value::RecordId;
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::keys::KeyDesk;
 use crate::leasing::Desk;
 use crate::queue::{Queue, Submission};
 use crate::signals::Signals;
@@ -24,6 +25,7 @@ pub(crate) struct Shared<S> {
     pub(crate) counted: Counted,
     pub(crate) trail: Trail,
     pub(crate) set_aside: SetAside,
+    pub(crate) keys: KeyDesk,
     /// Questions that may be with the outside at once.
     pub(crate) asking: Semaphore,
 }

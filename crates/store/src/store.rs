@@ -10,6 +10,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use tokio::sync::watch;
 
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -17,7 +18,7 @@ use crate::error::StoreError;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 
 /// A place where records live. It loads and saves, and decides nothing.
 pub trait Store: Send + Sync {
@@ -41,6 +42,9 @@ pub trait Store: Send + Sync {
     /// The log after a place, in order, without a gap. [`StoreError::Pruned`] where pruning took something after it.
     fn log(&self, after: u64, limit: usize) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
 
+    /// The last place in the log; 0 where nothing was written yet.
+    fn last(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
     /// A record's own entries after a version, in order.
     fn history(
         &self,
@@ -60,6 +64,10 @@ pub trait Store: Send + Sync {
     /// The bytes with this hash.
     fn content(&self, sha256: &[u8; 32]) -> impl Future<Output = Result<Option<Arc<[u8]>>, StoreError>> + Send;
 
+    /// The same of many, in their order.
+    fn contents(&self, sha256s: &[[u8; 32]])
+    -> impl Future<Output = Result<Vec<Option<Arc<[u8]>>>, StoreError>> + Send;
+
     /// What the job's committed execution left.
     fn effect(&self, record: RecordId) -> impl Future<Output = Result<Option<Effect>, StoreError>> + Send;
 
@@ -76,6 +84,23 @@ pub trait Store: Send + Sync {
     /// changes nothing.
     fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
 
+    /// Make a version that is known the current one of its lifecycle, on somebody's word, and tell so in the log. A version that is
+    /// current changes nothing.
+    fn use_definition(
+        &self,
+        hash: &str,
+        by: &str,
+        now: Time,
+    ) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// The lifecycles as they are now, whoever brought them: what [`definitions`](Self::definitions) may learn a moment later.
+    fn newest_definitions(&self) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send {
+        self.definitions()
+    }
+
+    /// How many records live by each version, by state; none are left out that are not final.
+    fn counts_by_version(&self) -> impl Future<Output = Result<Vec<VersionCount>, StoreError>> + Send;
+
     /// Records that ended long ago, the oldest first. Looks at no more than a bounded number.
     fn old(&self, query: &OldQuery) -> impl Future<Output = Result<OldPage, StoreError>> + Send;
 
@@ -91,6 +116,15 @@ pub trait Store: Send + Sync {
 
     /// Forget old answers to callers' keys. Looks at no more than a bounded number.
     fn forget(&self, old: &OldRequests) -> impl Future<Output = Result<Forgotten, StoreError>> + Send;
+
+    /// All API keys, live or not.
+    fn keys(&self) -> impl Future<Output = Result<KeptKeys, StoreError>> + Send;
+
+    /// How often they were changed: whether what was read of them is still so.
+    fn key_changes(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// Change the keys and tell it in the log, in one transaction, if nobody has changed them since.
+    fn edit_keys(&self, edit: &Arc<KeyEdit>) -> impl Future<Output = Result<KeySave, StoreError>> + Send;
 
     /// A name for this opening of the store, where only one process can have it open at a time. What workers inside that
     /// process lease is marked with it ([`own_worker`](crate::own_worker)).

@@ -91,7 +91,7 @@ impl<S: Scan> Verify<'_, S> {
                 .collect());
         }
         Ok(match table {
-            Table::Counter | Table::Pruned => {
+            Table::Counter | Table::Pruned | Table::KeyChanges => {
                 vec![(1, Some((table, At::Key("1".to_owned()))), 0)].into_iter().filter(|_| last == 0).collect()
             }
             Table::Executions => {

@@ -7,6 +7,7 @@ use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use onceward_store::scan::{
     At, Beside, Cell, Columns, Kept, Known, MANY, Scan, Table, What, effect_columns, execution_columns, expected,
+    key_columns,
 };
 use onceward_store::{Difference, Keyed, Kind, Standing, StoreError};
 use sha2::{Digest, Sha256};
@@ -279,6 +280,11 @@ impl<S: Scan> Verify<'_, S> {
             compare(&row.columns, &told.to_vec(), wrong);
             return Ok(());
         }
+        if table == Table::KeyChanges {
+            seen.mark(1);
+            compare(&row.columns, &vec![("one", cell(1)), ("changes", cell(self.scratch.key_changes))], wrong);
+            return Ok(());
+        }
         let Some(kind) = kind(table) else { return Ok(()) };
         let kept = self.scratch.keyed(kind, key)?;
         if let Some(kept) = &kept {
@@ -300,6 +306,10 @@ impl<S: Scan> Verify<'_, S> {
                 wrong.push(What::Extra);
                 return Ok(());
             }
+            (Table::ApiKeys, Some(_)) => match self.scratch.api_key(key)? {
+                Some(known) => key_columns(&known),
+                None => Columns::new(),
+            },
             (Table::Uniques, Some(holder)) => vec![("holder", cell(holder))],
             (Table::Accounts, Some(balance)) => {
                 let (asset, name) = key.split_once(onceward_store::scan::SEPARATOR).unwrap_or((key, ""));
@@ -321,6 +331,7 @@ pub(super) const fn kind(table: Table) -> Option<Kind> {
         Table::Accounts => Some(Kind::Account),
         Table::Tallies => Some(Kind::Tally),
         Table::Contents => Some(Kind::Reference),
+        Table::ApiKeys => Some(Kind::ApiKey),
         _ => None,
     }
 }
@@ -333,6 +344,7 @@ pub(super) const fn rule(table: Table) -> Option<&'static str> {
         // Whoever waits is found, and what is due is done.
         Table::Queues | Table::Ready | Table::Lanes | Table::Later | Table::Timers => Some("INV-4"),
         Table::Counts | Table::Accounts => Some("INV-7"),
+        Table::ApiKeys | Table::KeyChanges => Some("INV-8"),
         _ => None,
     }
 }

@@ -118,10 +118,10 @@ impl Flip<'_> {
                 "uniques" | "counts" => hints.extend(value("parts").map(shown)),
                 "tallies" => hints.extend(value("owner").map(shown)),
                 "accounts" => hints.extend(value("name").map(shown)),
-                "counter" | "pruned" => hints.extend(value("one").map(shown)),
+                "counter" | "pruned" | "key_changes" => hints.extend(value("one").map(shown)),
                 "contents" => hints.extend(value("sha256").map(shown)),
-                "names" | "sources" => hints.extend(value("id").map(shown)),
-                "definitions" => hints.extend(value("number").map(shown)),
+                "names" | "sources" | "api_keys" => hints.extend(value("id").map(shown)),
+                "definitions" | "turns" => hints.extend(value("number").map(shown)),
                 other => panic!("{other} is a new table: say what its rows are called"),
             }
             if let Some(Value::Blob(bytes)) = record {

@@ -216,7 +216,7 @@ fn places<'a>(spots: &[(&Spot, &String)]) -> Vec<super::pipeline::Parameter<'a>>
 /// The first job of an ordered key, where it waits for a worker.
 fn first(row: &Row, known: &Known, lifecycle: i64) -> Result<Option<Spot>, StoreError> {
     let number = rows::definition(row)?;
-    if number > known.catalog.number() {
+    if number > known.catalog.newest() {
         // Another process brought it just now: to be learnt before the next attempt.
         return Err(StoreError::Busy);
     }

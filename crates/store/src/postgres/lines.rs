@@ -176,7 +176,7 @@ impl Lines {
             }
         }
         let (old, new) = record.waiting();
-        if old != new {
+        if old != new || record.is_moved() {
             self.wait(writing, record, old, new)?;
         }
         Ok(())

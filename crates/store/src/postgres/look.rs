@@ -40,8 +40,8 @@ const OVERDUE: &str = "SELECT count(*), min(t.due), count(*) FILTER (WHERE e.sta
 const INBOX: &str = "SELECT count(*), (extract(epoch FROM min(sent_at)) * 1000000)::bigint FROM \
      (SELECT sent_at FROM onceward.inbox WHERE answered_at IS NULL ORDER BY number LIMIT $1) w";
 
-const TALLIES: &str =
-    "SELECT lifecycle::bigint, state::bigint, sum(count)::bigint FROM onceward.tallies GROUP BY lifecycle, state";
+const TALLIES: &str = "SELECT d.name, t.state::bigint, sum(t.count)::bigint FROM onceward.tallies t \
+     JOIN onceward.definitions d ON d.number = t.definition GROUP BY d.name, t.state";
 
 /// Of others, as far as we may see them.
 const OLDEST: &str = "SELECT (extract(epoch FROM min(xact_start)) * 1000000)::bigint FROM pg_stat_activity \
@@ -57,7 +57,7 @@ pub(super) async fn look(client: &Object, names: &Names, schema: u32) -> Result<
     let (limit, until): (&(dyn ToSql + Sync), &(dyn ToSql + Sync)) = (&LIMIT, &now.micros());
     let mut counts = Vec::new();
     for row in client.query(TALLIES, &[]).await? {
-        let (lifecycle, state) = (names.name(row.try_get(0)?)?, names.name(row.try_get(1)?)?);
+        let (lifecycle, state) = (row.try_get::<_, &str>(0)?.into(), names.name(row.try_get(1)?)?);
         counts.push(StateCount { lifecycle, state, count: unsigned(&row, 2)? });
     }
     counts.retain(|count| count.count > 0);

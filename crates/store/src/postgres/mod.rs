@@ -11,6 +11,7 @@ mod connect;
 mod definitions;
 mod errors;
 mod inbox;
+mod keys;
 mod lanes;
 mod later;
 mod lines;
@@ -26,6 +27,7 @@ mod read;
 mod rows;
 mod save;
 mod scan;
+mod sweeps;
 mod tls;
 mod view;
 mod work;
@@ -41,6 +43,7 @@ use onceward_core::value::RecordId;
 use tokio::sync::watch;
 use tokio_postgres::Row;
 
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -50,7 +53,7 @@ use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::schema::Schema;
 use crate::store::Store;
 use connect::Pool;
@@ -60,6 +63,7 @@ use memory::Memory;
 use migrate::MIGRATIONS;
 use news::News;
 use pipeline::Pipeline;
+use sweeps::Sweeps;
 pub use view::PostgresView;
 
 /// Rounds of learning what another process has brought meanwhile.
@@ -80,6 +84,7 @@ struct Inner {
     marks: Marks,
     memory: Memory,
     news: News,
+    sweeps: Sweeps,
     /// A manual one in tests; else the database's, remembered for a moment.
     clock: Option<Clock>,
     sampled: Sampled,
@@ -115,12 +120,14 @@ impl PostgresStore {
         let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
         let known = RwLock::new(Arc::new(nothing));
+        let sweeps = Sweeps::start(pool.clone());
         let inner = Inner {
             pool,
             known,
             marks: Marks::default(),
             memory: Memory::default(),
             news,
+            sweeps,
             clock,
             sampled: Sampled::default(),
         };
@@ -152,7 +159,7 @@ impl Inner {
     /// What is known, with this definition in it if there is one.
     async fn known_up_to(&self, definition: u32) -> Result<Arc<Known>, StoreError> {
         let known = self.known();
-        if definition <= known.catalog.number() { Ok(known) } else { self.refresh().await }
+        if definition <= known.catalog.newest() { Ok(known) } else { self.refresh().await }
     }
 
     /// What is known, with this lifecycle in it if there is one.
@@ -167,7 +174,8 @@ impl Inner {
         pipeline.add(definitions::NEWEST, Vec::new());
         let answers = self.run(&pipeline).await?;
         let newest = answers[0].first().map_or(Ok(0), |row| rows::number(row, 0))?;
-        self.known_up_to(newest).await
+        let known = self.known();
+        if newest <= known.catalog.number() { Ok(known) } else { self.refresh().await }
     }
 
     /// Statements outside of a transaction, which only read. A connection that died while it lay idle is tried once more.
@@ -197,7 +205,8 @@ impl Store for PostgresStore {
             let answers = self.inner.run(&pipeline).await?;
             let newest = answers[newest].first().map_or(Ok(0), |row| rows::number(row, 0))?;
             // Names that were not known may be by now, so everything is asked again.
-            if newest.max(asking.newest_definition(&answers)?) > known.catalog.number() && round < ROUNDS {
+            let is_new = newest > known.catalog.number();
+            if (is_new || asking.newest_definition(&answers)? > known.catalog.newest()) && round < ROUNDS {
                 self.inner.refresh().await?;
                 continue;
             }
@@ -226,6 +235,10 @@ impl Store for PostgresStore {
         read::log(&self.inner, after, limit).await
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        read::last(&self.inner).await
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         read::history(&self.inner, record, after_version, limit).await
     }
@@ -246,6 +259,10 @@ impl Store for PostgresStore {
         read::content(&self.inner, sha256).await
     }
 
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        read::contents(&self.inner, sha256s).await
+    }
+
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
         read::effect(&self.inner, record).await
     }
@@ -263,8 +280,21 @@ impl Store for PostgresStore {
     }
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
-        let known = definitions::put(&self.inner, files).await?;
+        let known = definitions::put(&self.inner, files, self.now().await?).await?;
         Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        let known = definitions::make_current(&self.inner, hash, by, now).await?;
+        Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn newest_definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        Ok(Arc::clone(&self.inner.newest().await?.catalog))
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        read::counts_by_version(&self.inner).await
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
@@ -288,6 +318,21 @@ impl Store for PostgresStore {
 
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         prune::forget(&self.inner, old).await
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        keys::keys(&self.inner).await
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        keys::changes(&self.inner).await
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        // In a task of its own: a caller that goes away must not leave a transaction half done.
+        let work = keys::edit(Arc::clone(&self.inner), Arc::clone(edit));
+        let ended = |error: tokio::task::JoinError| StoreError::Unavailable(format!("the edit did not end: {error}"));
+        tokio::spawn(work).await.map_err(ended)?
     }
 
     fn news(&self) -> Option<watch::Receiver<u64>> {

@@ -29,6 +29,8 @@ pub(super) const TABLES: &[Table] = &[
     Table::Timers,
     Table::Tallies,
     Table::Contents,
+    Table::ApiKeys,
+    Table::KeyChanges,
 ];
 
 const LAST: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
@@ -237,11 +239,17 @@ fn plan(table: Table) -> Plan {
              LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt",
         ),
         Table::Tallies => (
-            &[Order("tallies.lifecycle", Integer), Order("tallies.owner", Text), Order("tallies.state", Integer)],
-            "count::text",
+            &[Order("tallies.definition", Integer), Order("tallies.owner", Text), Order("tallies.state", Integer)],
+            "count::text, (SELECT d.name FROM onceward.definitions d WHERE d.number = tallies.definition)",
             "onceward.tallies",
         ),
         Table::Contents => (&[Order("contents.sha256", Bytes)], CONTENT, "onceward.contents"),
+        Table::ApiKeys => (
+            &[Order("api_keys.id", Text)],
+            "encode(sha256(hash), 'hex'), owner, roles, lifecycles, name, created_at::text, expires_at::text, revoked_at::text",
+            "onceward.api_keys",
+        ),
+        Table::KeyChanges => (&[Order("key_changes.one", Integer)], "changes::text", "onceward.key_changes"),
     };
     Plan { order, columns, from }
 }

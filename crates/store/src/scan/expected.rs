@@ -10,6 +10,7 @@ use onceward_core::time::Time;
 use onceward_core::value::Value;
 
 use super::{Beside, Cell, Columns, SEPARATOR, Table};
+use crate::api_keys::KnownKey;
 use crate::catalog::Catalog;
 use crate::log::{EffectMark, Hash};
 use crate::plain::write_fields;
@@ -150,6 +151,22 @@ pub fn execution_columns(execution: &Execution) -> Columns {
         ("abort_retryable", aborted.and_then(|abort| number(u8::from(abort.retryable)))),
         ("finish_moves", number(u8::from(execution.finish_moves))),
         ("key", execution.key.as_deref().and_then(parts_text)),
+    ]
+}
+
+/// What `api_keys` should have; the hash by its own hash.
+pub fn key_columns(known: &KnownKey) -> Columns {
+    let time = |time: Option<Time>| time.and_then(|time| number(time.micros()));
+    let key = &known.key;
+    vec![
+        ("hash", Some(hex::encode(&key.mark).into())),
+        ("owner", text(&key.owner)),
+        ("roles", parts_text(&key.roles)),
+        ("lifecycles", key.lifecycles.as_deref().and_then(parts_text)),
+        ("name", text(&key.name)),
+        ("created_at", number(known.created_at.micros())),
+        ("expires_at", time(key.expires_at)),
+        ("revoked_at", time(known.revoked_at)),
     ]
 }
 

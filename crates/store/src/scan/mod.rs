@@ -21,9 +21,9 @@ use crate::StoreError;
 use crate::catalog::Catalog;
 use crate::log::Hash;
 
-pub(crate) use definitions::{KeptDefinition, KeptDefinitions, held_against_files};
+pub(crate) use definitions::{KeptDefinition, KeptDefinitions, KeptTurn, held_against_files};
 pub use difference::{Difference, What};
-pub use expected::{Known, effect_columns, execution_columns, expected, stands};
+pub use expected::{Known, effect_columns, execution_columns, expected, key_columns, stands};
 pub(crate) use expected::{joined, key_of_count, key_of_unique, number};
 pub(crate) use rows::Cells;
 
@@ -48,6 +48,9 @@ pub enum Table {
     Counter,
     /// How far the store is pruned: one row.
     Pruned,
+    ApiKeys,
+    /// How often the API keys were changed: one row.
+    KeyChanges,
 }
 
 impl Table {
@@ -69,6 +72,8 @@ impl Table {
             Self::Contents => "contents",
             Self::Counter => "counter",
             Self::Pruned => "pruned",
+            Self::ApiKeys => "api_keys",
+            Self::KeyChanges => "key_changes",
         }
     }
 }
@@ -178,7 +183,7 @@ pub struct ScanPage {
 #[derive(Clone, Debug)]
 pub struct LogRow {
     pub seq: i64,
-    /// `None` for a refusal that was audited, and for a checkpoint.
+    /// `None` for a refusal that was audited, for a checkpoint, and for a change of API keys.
     pub record: Option<RecordId>,
     /// The number of a record that is not there.
     pub nobody: Option<i64>,

@@ -102,10 +102,12 @@ impl Cells<'_> {
                 Kept { at: self.about(2, 1), columns: self.columns(&["due"], 0), beside: Beside::Lease(ends) }
             }
             Table::Tallies => {
-                let key = joined(&[&self.name(0)?, &self.shown(1), &self.name(2)?]);
+                let key = joined(&[&self.shown(4), &self.shown(0), &self.shown(1), &self.name(2)?]);
                 Kept::new(At::Key(key), self.columns(&["count"], 3))
             }
             Table::Contents => Kept::new(At::Key(self.shown(0)), self.columns(&["bytes", "refs"], 1)),
+            Table::ApiKeys => Kept::new(At::Key(self.shown(0)), self.columns(API_KEY, 1)),
+            Table::KeyChanges => Kept::new(At::Key(self.shown(0)), self.columns(&["one", "changes"], 0)),
         })
     }
 
@@ -181,3 +183,5 @@ const EXECUTION: &[&str] = &[
     "finish_moves",
     "key",
 ];
+
+const API_KEY: &[&str] = &["hash", "owner", "roles", "lifecycles", "name", "created_at", "expires_at", "revoked_at"];

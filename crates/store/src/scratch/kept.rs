@@ -29,6 +29,10 @@ pub enum Kind {
     Recount = 6,
     /// How many records have bytes as payload, by their hash.
     Reference = 7,
+    /// An API key as the log tells it, as JSON.
+    ApiKey = 8,
+    /// The id of the key that a secret is known by, by the mark of the secret.
+    KeyMark = 9,
 }
 
 /// What is known of a record, in short.
@@ -266,7 +270,7 @@ fn read_execution(row: &Row, id: RecordId) -> Result<Keyed<Execution>, StoreErro
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn unreadable(error: serde_json::Error) -> StoreError {
+pub(super) fn unreadable(error: serde_json::Error) -> StoreError {
     StoreError::corrupt(format!("the scratch: {error}"))
 }
 

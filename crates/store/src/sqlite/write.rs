@@ -16,7 +16,7 @@ use crate::base::{Base, Stored};
 use crate::columns::{NO_WINDOW, write_parts};
 use crate::error::StoreError;
 use crate::names::Known;
-use crate::net::{Net, NetRecord};
+use crate::net::{Net, NetRecord, TallyKey};
 use crate::query::running;
 
 /// One batch on its way into the database.
@@ -139,6 +139,11 @@ impl<'a> Writing<'a> {
             Some(before) => hot.record(before.version, after, place)?,
         };
         if changed == 1 {
+            if net.is_moved() {
+                let definition = self.known.catalog.number_of(&after.lifecycle)?;
+                let sql = "UPDATE records SET definition = ?2 WHERE row = ?1";
+                self.connection.prepare_cached(sql)?.execute(params![place.row, definition])?;
+            }
             Ok(())
         } else {
             Err(StoreError::Rejected(format!("{} is not there to be changed", after.id)))
@@ -193,12 +198,12 @@ impl<'a> Writing<'a> {
     }
 
     fn tallies(&self, net: &Net) -> Result<(), StoreError> {
-        for ((lifecycle, owner, state), delta) in net.tallies() {
-            let (lifecycle, state) = (self.known.names.known(&lifecycle)?, self.known.names.known(&state)?);
-            let sql = "UPDATE tallies SET count = count + ?4 WHERE lifecycle = ?1 AND owner = ?2 AND state = ?3";
-            if self.connection.prepare_cached(sql)?.execute(params![lifecycle, owner, state, delta])? == 0 {
-                let sql = "INSERT INTO tallies (lifecycle, owner, state, count) VALUES (?1, ?2, ?3, ?4)";
-                self.connection.prepare_cached(sql)?.execute(params![lifecycle, owner, state, delta])?;
+        for (TallyKey { definition, owner, state }, delta) in net.tallies() {
+            let (definition, state) = (self.known.catalog.number_by(&definition)?, self.known.names.known(&state)?);
+            let sql = "UPDATE tallies SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
+            if self.connection.prepare_cached(sql)?.execute(params![definition, owner, state, delta])? == 0 {
+                let sql = "INSERT INTO tallies (definition, owner, state, count) VALUES (?1, ?2, ?3, ?4)";
+                self.connection.prepare_cached(sql)?.execute(params![definition, owner, state, delta])?;
             }
         }
         Ok(())
@@ -242,7 +247,7 @@ impl<'a> Writing<'a> {
             }
         }
         let (old, new) = record.waiting();
-        if old == new {
+        if old == new && !record.is_moved() {
             return Ok(());
         }
         let spot = Spot { lifecycle, row, definition };

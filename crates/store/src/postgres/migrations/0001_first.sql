@@ -163,13 +163,13 @@ CREATE TABLE onceward.timers (
     PRIMARY KEY (due, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- How many records are in each state.
+-- How many records of each version are in each state.
 CREATE TABLE onceward.tallies (
-    lifecycle INTEGER NOT NULL,
-    owner     TEXT COLLATE "C" NOT NULL,
-    state     INTEGER NOT NULL,
-    count     BIGINT NOT NULL CHECK (count >= 0),
-    PRIMARY KEY (lifecycle, owner, state)
+    definition INTEGER NOT NULL,
+    owner      TEXT COLLATE "C" NOT NULL,
+    state      INTEGER NOT NULL,
+    count      BIGINT NOT NULL CHECK (count >= 0),
+    PRIMARY KEY (definition, owner, state)
 ) WITH (fillfactor = 50);
 
 -- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
@@ -259,3 +259,31 @@ CREATE TABLE onceward.later (
     key        TEXT COLLATE "C",
     PRIMARY KEY (ready_at, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Which version became the current one of its lifecycle, in this order: each when it came, and whenever somebody wanted it.
+CREATE TABLE onceward.turns (
+    number     INTEGER PRIMARY KEY,
+    definition INTEGER NOT NULL REFERENCES onceward.definitions (number),
+    at         BIGINT NOT NULL,
+    actor      TEXT -- who wanted it; nobody where it came
+);
+
+-- API keys: the hash of each secret, and who calls with it. `roles` and `lifecycles` are JSON lists of names.
+CREATE TABLE onceward.api_keys (
+    id         TEXT COLLATE "C" PRIMARY KEY,
+    hash       BYTEA NOT NULL UNIQUE CHECK (octet_length(hash) = 32), -- two keys never share a secret
+    owner      TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
+    roles      TEXT NOT NULL,
+    lifecycles TEXT,
+    name       TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    revoked_at BIGINT
+);
+
+-- How often they were changed. Whoever changes them holds the row.
+CREATE TABLE onceward.key_changes (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    changes BIGINT NOT NULL
+);
+INSERT INTO onceward.key_changes (one, changes) VALUES (1, 0);
