@@ -24,7 +24,9 @@
 //! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
-//! | `shared.rs` | what these parts share, and what the engine has counted |
+//! | `shared.rs` | what these parts share |
+//! | `counted.rs` | what the engine has done, counted |
+//! | `spans.rs` | what it tells of operations and executions that stand in a trace |
 //! | `stream.rs` | the log, in order, as it grows |
 //! | `retention.rs`, `prune.rs` | how long what has ended is kept, and taking it out when that is over |
 //! | `verify/` | everything that a store keeps, worked out again from its log |
@@ -43,6 +45,7 @@ mod admission;
 mod batch;
 mod checks;
 mod config;
+mod counted;
 mod deciding;
 mod delivery;
 mod elsewhere;
@@ -58,6 +61,7 @@ mod reading;
 mod retention;
 mod shared;
 mod signals;
+mod spans;
 mod stream;
 mod timers;
 mod trail;
@@ -66,6 +70,7 @@ mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
 pub use config::Config;
+pub use counted::{Lived, Measures, Tally};
 pub use delivery::{DELIVERY, Message, NotPosted, Post, Posted};
 pub use engine::Engine;
 pub use error::EngineError;
@@ -75,7 +80,7 @@ pub use once::Once;
 pub use prune::{PruneOptions, Pruned, prune};
 pub use queue::{Answer, Submission};
 pub use retention::Retention;
-pub use shared::Tally;
+pub use spans::{ExecutionSpan, OperationSpan, Spans, trace_of};
 pub use stream::LogStream;
 pub use verify::{Beyond, Drift, Report, Watch, verify};
 pub use working::{Done, Job, Worker, Working};

@@ -46,6 +46,8 @@ mod catalog;
 mod clock;
 mod columns;
 mod error;
+mod glance;
+mod histogram;
 mod inbox;
 pub mod log;
 mod look;
@@ -69,6 +71,8 @@ pub use batch::{Batch, Conflict, Content, Outcome, Request, RequestName, Save, W
 pub use catalog::Catalog;
 pub use clock::Clock;
 pub use error::StoreError;
+pub use glance::{Glance, Oldest};
+pub use histogram::{Distribution, Histogram, SIZES, TIMES};
 pub use inbox::{Letter, LetterAnswer, Refused};
 pub use log::{Entry, Replay};
 pub use look::{COUNTED, Look, Overdue, Setting, Waiting};

@@ -121,6 +121,7 @@ impl Run<'_> {
             committed: None,
             payload,
             stuck: None,
+            trace: self.draft.trace(),
         }
     }
 }

@@ -10,8 +10,8 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    Base, Batch, Candidate, Catalog, Entry, Forgotten, Kin, LeaseQuery, ListQuery, MemoryStore, OldPage, OldQuery,
-    OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Store, StoreError,
+    Base, Batch, Candidate, Catalog, Entry, Forgotten, Glance, Kin, LeaseQuery, ListQuery, MemoryStore, OldPage,
+    OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Store, StoreError,
 };
 use tokio::sync::Semaphore;
 
@@ -94,6 +94,10 @@ impl Store for Troubled {
 
     async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
         self.inner.counts_by_state(owner).await
+    }
+
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        self.inner.glance(now).await
     }
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {

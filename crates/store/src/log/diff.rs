@@ -6,6 +6,7 @@ use std::sync::Arc;
 use onceward_core::model::Lifecycle;
 use onceward_core::record::{Execution, Payload, Record, Timer, Token};
 use onceward_core::time::Time;
+use onceward_core::trace::Trace;
 use onceward_core::value::{RecordId, Value};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,9 @@ pub struct Created {
     pub owner: Arc<str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
+    /// Where the request stood that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
 }
 
 /// Set aside, or no longer.
@@ -93,6 +97,7 @@ impl Diff {
                 definition: Arc::clone(&after.lifecycle.hash),
                 owner: Arc::clone(&after.owner),
                 payload: after.payload,
+                trace: after.trace,
             }),
             state: Some(Arc::clone(after.state_name())),
             fields: fields.map(|(value, field)| (Arc::clone(&field.name), Plain(value.clone()))).collect(),
@@ -166,6 +171,7 @@ impl Created {
             committed: None,
             payload: self.payload,
             stuck: None,
+            trace: self.trace,
         }
     }
 }

@@ -50,7 +50,7 @@ const LIST: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records 
      ORDER BY whole.row LIMIT $5) w ON true ORDER BY w.row";
 
 /// Where the columns of a record end.
-const LOOKED: usize = 34;
+const LOOKED: usize = 35;
 
 const TALLIES: &str = "SELECT lifecycle, state, sum(count)::bigint FROM onceward.tallies \
      WHERE $1::text IS NULL OR owner = $1 GROUP BY lifecycle, state";

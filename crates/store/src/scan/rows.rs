@@ -160,6 +160,7 @@ const RECORD: &[&str] = &[
     "head",
     "entry",
     "links",
+    "trace",
 ];
 
 const EXECUTION: &[&str] = &[

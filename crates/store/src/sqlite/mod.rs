@@ -7,6 +7,7 @@ mod backup;
 mod checkpoint;
 mod definitions;
 mod errors;
+mod glance;
 mod hot;
 mod lanes;
 mod load;
@@ -42,6 +43,8 @@ use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::glance::Glance;
+use crate::histogram::{Distribution, Histogram, TIMES};
 use crate::log::Entry;
 use crate::names::Known;
 use crate::net::Told;
@@ -91,6 +94,8 @@ struct Shared {
     known: RwLock<Known>,
     /// Written between a commit and the next number: what is found there is never older than that number.
     recent: Mutex<Recent>,
+    /// How long the commits of batches took: nearly all of it is waiting for the disk.
+    commits: Histogram,
 }
 
 impl Shared {
@@ -133,8 +138,8 @@ impl SqliteStore {
         let lock = EngineLock::take(path)?;
         let connection = open::writer(path)?;
         let known = definitions::recall(&connection)?;
-        let shared =
-            Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known), recent: Mutex::default() });
+        let (generation, commits) = (AtomicU64::new(1), Histogram::new(TIMES));
+        let shared = Arc::new(Shared { generation, known: RwLock::new(known), recent: Mutex::default(), commits });
         let reader = || Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) });
         let readers = (0..READERS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
         let near = Mutex::new(reader()?);
@@ -247,6 +252,14 @@ impl Store for SqliteStore {
     async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
         let owner = owner.map(str::to_owned);
         self.read(move |connection, known| read::counts_by_state(connection, known, owner.as_deref())).await
+    }
+
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        self.read(move |connection, known| glance::glance(connection, known, now)).await
+    }
+
+    fn commits(&self) -> Option<Distribution> {
+        Some(self.inner.shared.commits.counted())
     }
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {

@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use onceward_core::decide::Key;
 use onceward_core::time::Time;
@@ -123,7 +124,9 @@ impl Writer {
         let (first, last) = writing.all(&net, batch.now, latest)?;
         let places = net.records.iter().map(|record| writing.stored(record)).collect::<Result<Vec<_>, _>>()?;
         let last_row = writing.last_row;
+        let begun = Instant::now();
         transaction.commit()?;
+        self.shared.commits.add_time(begun.elapsed());
         (self.last_row, self.latest) = (last_row, latest);
         let mut recent = self.shared.recent();
         for (record, stored) in net.records.iter().zip(places) {
