@@ -11,6 +11,11 @@
 //! lives [--on postgres] minute SECONDS               sustained: each part of it beside the floor
 //! lives [--on postgres] churn LIVES PARTS            how large tables and indexes grow
 //! lives --on postgres statements LIVES               what each statement costs the server
+//! lives [--on postgres] wire lives LIVES ROUNDS      over HTTP in batches of 100 and 1,000, beside the engine in process
+//! lives [--on postgres] wire creates SECONDS         single creates from 64 connections
+//! lives [--on postgres] wire latency SECONDS         100 jobs a second: from create to a waiting worker's hands
+//! lives [--on postgres] wire ready JOBS              from the start of a server until it is ready
+//! lives [--on postgres] wire idle WORKERS            workers that wait, and what they cost
 //! ```
 //!
 //! The PostgreSQL server is one of the run's own, in a temporary folder, or the one that `ONCEWARD_POSTGRES` names by its URL
@@ -22,6 +27,7 @@ mod floor;
 mod machine;
 mod place;
 mod reports;
+mod wire;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -67,8 +73,14 @@ fn run() -> Result<(), Box<dyn Error>> {
         ["minute", seconds] => churn::minute(&place, seconds.parse()?),
         ["churn", lives, parts] => churn::churn(&place, lives.parse()?, parts.parse()?),
         ["statements", lives] => churn::statements(&place, lives.parse()?),
+        ["wire", "lives", lives, rounds] => wire::lives(&place, lives.parse()?, rounds.parse()?),
+        ["wire", "creates", seconds] => wire::creates(&place, seconds.parse()?),
+        ["wire", "latency", seconds] => wire::latency(&place, seconds.parse()?),
+        ["wire", "ready", jobs] => wire::ready(&place, jobs.parse()?),
+        ["wire", "idle", workers] => wire::idle(&place, workers.parse()?),
         _ => Err("usage: lives [--on postgres] beside LIVES ROUNDS | rows LIVES ROUNDS | callers LIVES | single LIVES | \
-                  waiting JOBS LIVES [SECONDS] | latency SECONDS | minute SECONDS | churn LIVES PARTS | statements LIVES"
+                  waiting JOBS LIVES [SECONDS] | latency SECONDS | minute SECONDS | churn LIVES PARTS | statements LIVES | \
+                  wire lives LIVES ROUNDS | wire creates SECONDS | wire latency SECONDS | wire ready JOBS | wire idle WORKERS"
             .into()),
     }
 }

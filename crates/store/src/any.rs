@@ -73,6 +73,14 @@ impl Store for AnyStore {
         }
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        match self {
+            Self::Memory(store) => store.last().await,
+            Self::Sqlite(store) => store.last().await,
+            Self::Postgres(store) => store.last().await,
+        }
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         match self {
             Self::Memory(store) => store.history(record, after_version, limit).await,
@@ -126,6 +134,14 @@ impl Store for AnyStore {
             Self::Memory(store) => store.content(sha256).await,
             Self::Sqlite(store) => store.content(sha256).await,
             Self::Postgres(store) => store.content(sha256).await,
+        }
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        match self {
+            Self::Memory(store) => store.contents(sha256s).await,
+            Self::Sqlite(store) => store.contents(sha256s).await,
+            Self::Postgres(store) => store.contents(sha256s).await,
         }
     }
 

@@ -48,7 +48,7 @@ fn first_of(diagnostics: &[Diagnostic]) -> String {
 }
 
 impl StoreError {
-    /// Stable, for programs; docs/errors.md says what to do about each.
+    /// Stable, for programs; docs/errors says what to do about each.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Busy => "store_busy",

@@ -43,6 +43,9 @@ pub trait Store: Send + Sync {
     /// The log after a place, in order, without a gap. [`StoreError::Pruned`] where pruning took something after it.
     fn log(&self, after: u64, limit: usize) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
 
+    /// The last place in the log; 0 where nothing was written yet.
+    fn last(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
     /// A record's own entries after a version, in order.
     fn history(
         &self,
@@ -69,6 +72,10 @@ pub trait Store: Send + Sync {
 
     /// The bytes with this hash.
     fn content(&self, sha256: &[u8; 32]) -> impl Future<Output = Result<Option<Arc<[u8]>>, StoreError>> + Send;
+
+    /// The same of many, in their order.
+    fn contents(&self, sha256s: &[[u8; 32]])
+    -> impl Future<Output = Result<Vec<Option<Arc<[u8]>>>, StoreError>> + Send;
 
     /// What the job's committed execution left.
     fn effect(&self, record: RecordId) -> impl Future<Output = Result<Option<Effect>, StoreError>> + Send;

@@ -80,6 +80,10 @@ impl Store for Troubled {
         self.inner.log(after, limit).await
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        self.inner.last().await
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         self.inner.history(record, after_version, limit).await
     }
@@ -102,6 +106,10 @@ impl Store for Troubled {
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         self.inner.content(sha256).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        self.inner.contents(sha256s).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {

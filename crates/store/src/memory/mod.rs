@@ -74,6 +74,10 @@ impl Store for MemoryStore {
         Ok(kept.log.iter().filter(|entry| entry.seq > after).take(limit).cloned().collect())
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        Ok(self.kept().log.last().map_or(0, |entry| entry.seq))
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let kept = self.kept();
         let own = kept.log.iter().filter(|entry| entry.record == Some(record) && entry.version > after_version);
@@ -98,6 +102,11 @@ impl Store for MemoryStore {
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         Ok(self.kept().contents.get(sha256).cloned())
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        let kept = self.kept();
+        Ok(sha256s.iter().map(|sha256| kept.contents.get(sha256).cloned()).collect())
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {

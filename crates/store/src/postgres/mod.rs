@@ -26,6 +26,7 @@ mod read;
 mod rows;
 mod save;
 mod scan;
+mod sweeps;
 mod tls;
 mod view;
 mod work;
@@ -61,6 +62,7 @@ use memory::Memory;
 use migrate::MIGRATIONS;
 use news::News;
 use pipeline::Pipeline;
+use sweeps::Sweeps;
 pub use view::PostgresView;
 
 /// Rounds of learning what another process has brought meanwhile.
@@ -81,6 +83,7 @@ struct Inner {
     marks: Marks,
     memory: Memory,
     news: News,
+    sweeps: Sweeps,
     /// A manual one in tests; else the database's, remembered for a moment.
     clock: Option<Clock>,
     sampled: Sampled,
@@ -116,12 +119,14 @@ impl PostgresStore {
         let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
         let known = RwLock::new(Arc::new(nothing));
+        let sweeps = Sweeps::start(pool.clone());
         let inner = Inner {
             pool,
             known,
             marks: Marks::default(),
             memory: Memory::default(),
             news,
+            sweeps,
             clock,
             sampled: Sampled::default(),
         };
@@ -227,6 +232,10 @@ impl Store for PostgresStore {
         read::log(&self.inner, after, limit).await
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        read::last(&self.inner).await
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         read::history(&self.inner, record, after_version, limit).await
     }
@@ -249,6 +258,10 @@ impl Store for PostgresStore {
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         read::content(&self.inner, sha256).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        read::contents(&self.inner, sha256s).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {

@@ -1,5 +1,6 @@
 //! Everything that is asked besides loading.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use onceward_core::decide::Effect;
@@ -54,6 +55,10 @@ const LOOKED: usize = 35;
 
 const TALLIES: &str = "SELECT lifecycle, state, sum(count)::bigint FROM onceward.tallies \
      WHERE $1::text IS NULL OR owner = $1 GROUP BY lifecycle, state";
+
+const LAST: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
+
+const CONTENTS: &str = "SELECT sha256, bytes FROM onceward.contents WHERE sha256 = ANY($1)";
 
 const CONTENT: &str = "SELECT bytes FROM onceward.contents WHERE sha256 = $1";
 
@@ -205,6 +210,29 @@ pub(super) async fn content(inner: &Inner, sha256: &[u8; 32]) -> Result<Option<A
     let Some(row) = answers[0].first() else { return Ok(None) };
     let bytes: &[u8] = row.try_get(0)?;
     Ok(has_come(sha256, bytes).then(|| bytes.into()))
+}
+
+pub(super) async fn contents(inner: &Inner, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+    if sha256s.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut pipeline = Pipeline::default();
+    let wanted: Vec<Vec<u8>> = sha256s.iter().map(|sha256| sha256.to_vec()).collect();
+    pipeline.add(CONTENTS, vec![arg(wanted)]);
+    let answers = inner.run(&pipeline).await?;
+    let mut found: HashMap<Vec<u8>, Arc<[u8]>> = HashMap::new();
+    for row in answers.iter().flatten() {
+        found.insert(row.try_get(0)?, row.try_get::<_, &[u8]>(1)?.into());
+    }
+    let come = |sha256: &[u8; 32]| found.get(&sha256[..]).filter(|bytes| has_come(sha256, bytes)).cloned();
+    Ok(sha256s.iter().map(come).collect())
+}
+
+pub(super) async fn last(inner: &Inner) -> Result<u64, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(LAST, Vec::new());
+    let answers = inner.run(&pipeline).await?;
+    answers[0].first().map_or(Ok(0), |row| rows::unsigned(row, 0))
 }
 
 pub(super) async fn effect(inner: &Inner, record: RecordId) -> Result<Option<Effect>, StoreError> {

@@ -79,6 +79,7 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
             inner.marks.lower(&writing.ranks, writing.earliest);
             inner.memory.put(net.records.iter().filter_map(|record| writing.saved(record)));
             inner.news.tell();
+            inner.sweeps.written(batch.writes.len());
             Ok(save)
         }
         Err(error) => {

@@ -28,7 +28,7 @@ mod write;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
@@ -63,7 +63,8 @@ pub use view::SqliteView;
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;
 
-/// So few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
+/// So few operations are written by whoever brings them, where nobody else is writing and the disk was quick the last time: to wake
+/// the thread that writes, and to be woken by it, takes longer than the disk. And so few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
 /// thread twice takes longer.
 const FEW: usize = 16;
 
@@ -96,6 +97,8 @@ struct Shared {
     recent: Mutex<Recent>,
     /// How long the commits of batches took: nearly all of it is waiting for the disk.
     commits: Histogram,
+    /// Whether the last save was done in less time than a runtime's thread may be held up for.
+    disk_is_quick: AtomicBool,
 }
 
 impl Shared {
@@ -138,8 +141,13 @@ impl SqliteStore {
         let lock = EngineLock::take(path)?;
         let connection = open::writer(path)?;
         let known = definitions::recall(&connection)?;
-        let (generation, commits) = (AtomicU64::new(1), Histogram::new(TIMES));
-        let shared = Arc::new(Shared { generation, known: RwLock::new(known), recent: Mutex::default(), commits });
+        let shared = Arc::new(Shared {
+            generation: AtomicU64::new(1),
+            known: RwLock::new(known),
+            recent: Mutex::default(),
+            commits: Histogram::new(TIMES),
+            disk_is_quick: AtomicBool::new(false),
+        });
         let reader = || Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) });
         let readers = (0..READERS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
         let near = Mutex::new(reader()?);
@@ -215,7 +223,15 @@ impl Store for SqliteStore {
         // Here, so that the thread that writes can be busy with another batch meanwhile.
         let told = Told::of(base, batch)?;
         let (base, batch) = (Arc::clone(base), Arc::clone(batch));
-        self.inner.writer.run(move |writer| writer.save(&base, &batch, told)).await
+        let here = batch.writes.len() <= FEW && self.inner.shared.disk_is_quick.load(Ordering::Relaxed);
+        let save = move |writer: &mut Writer| writer.save(&base, &batch, told);
+        if !here {
+            return self.inner.writer.run(save).await;
+        }
+        match self.inner.writer.here(save) {
+            Ok(saved) => saved,
+            Err(save) => self.inner.writer.run(save).await,
+        }
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
@@ -234,6 +250,10 @@ impl Store for SqliteStore {
 
     async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         self.read(move |connection, _| read::log(connection, after, limit)).await
+    }
+
+    async fn last(&self) -> Result<u64, StoreError> {
+        self.read(|connection, _| read::last(connection)).await
     }
 
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
@@ -265,6 +285,11 @@ impl Store for SqliteStore {
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         let sha256 = *sha256;
         self.read(move |connection, _| read::content(connection, &sha256)).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        let sha256s = sha256s.to_vec();
+        self.read(move |connection, _| sha256s.iter().map(|sha256| read::content(connection, sha256)).collect()).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {

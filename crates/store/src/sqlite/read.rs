@@ -143,6 +143,10 @@ pub(super) fn counts_by_state(
     Ok(counts)
 }
 
+pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
+    Ok(connection.prepare_cached("SELECT seq FROM counter")?.query_row([], |row| row.get(0))?)
+}
+
 pub(super) fn content(connection: &Connection, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT bytes FROM contents WHERE sha256 = ?1")?;
     let found = statement.query_row([sha256], |row| row.get::<_, Vec<u8>>(0)).optional()?;

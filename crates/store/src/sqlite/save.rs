@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use onceward_core::decide::Key;
 use onceward_core::time::Time;
@@ -62,6 +62,9 @@ impl Lately {
     }
 }
 
+/// A save that takes longer may not be done on a runtime's thread: others wait for their turn on it.
+const QUICK: Duration = Duration::from_millis(2);
+
 impl Writer {
     pub(super) fn new(
         connection: Connection,
@@ -75,7 +78,9 @@ impl Writer {
     }
 
     pub(super) fn save(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
+        let began = Instant::now();
         let saved = self.write(base, batch, told);
+        self.shared.disk_is_quick.store(began.elapsed() < QUICK, Ordering::Relaxed);
         if saved.is_err() {
             // Whether it was written is not known.
             self.others = None;
