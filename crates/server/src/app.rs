@@ -6,6 +6,7 @@ use onceward_engine::Engine;
 use onceward_store::AnyStore;
 
 use crate::gate::Gate;
+use crate::observe::Observe;
 use crate::settings::Settings;
 
 /// The state of a server. Clones are the same one.
@@ -33,6 +34,10 @@ impl App {
 
     pub fn settings(&self) -> &Settings {
         &self.inner.settings
+    }
+
+    pub(crate) fn observe(&self) -> &Arc<Observe> {
+        &self.inner.settings.observe
     }
 
     pub(crate) fn gate(&self) -> &Gate {

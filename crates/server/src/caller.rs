@@ -5,6 +5,7 @@ use axum::http::request::Parts;
 use onceward_core::record::Actor;
 
 use crate::app::App;
+use crate::observe;
 use crate::problem::Problem;
 
 /// Whoever sent a request.
@@ -27,7 +28,9 @@ impl FromRequestParts<App> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Ok(Self { actor: actor_of(parts, app).await? })
+        let actor = actor_of(parts, app).await?;
+        observe::owner(&actor.id);
+        Ok(Self { actor })
     }
 }
 

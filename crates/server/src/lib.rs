@@ -14,6 +14,7 @@
 //! | `pages.rs` | the page of each error code, carried in the binary |
 //! | `gate.rs` | how much may be under way at once, and whether the server is leaving |
 //! | `openapi.rs` | the contract, made from the routes |
+//! | `observe/` | what can be seen from outside: metrics, a line for each request, traces |
 //! | `settings.rs` | what can be set |
 
 mod app;
@@ -21,6 +22,7 @@ mod caller;
 mod door;
 mod gate;
 mod input;
+mod observe;
 mod openapi;
 mod pages;
 mod problem;
@@ -31,6 +33,7 @@ mod settings;
 mod shape;
 
 pub use app::App;
+pub use observe::{Observe, Tracing};
 pub use openapi::contract;
 pub use pages::pages;
 pub use serve::serve;

@@ -4,6 +4,7 @@ use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::app::App;
+use crate::observe;
 use crate::problem::Problem;
 use crate::routes;
 
@@ -20,6 +21,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .merge(routes::executions::routes())
         .merge(routes::stream::routes())
         .merge(routes::prune::routes())
+        .merge(routes::metrics::routes())
 }
 
 /// What answers requests. A layer around all routes, which sees the path that matched, goes here.
@@ -30,5 +32,6 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(405, "no_such_method", "this path does not take that method; the header Allow says which")
         })
+        .layer(axum::middleware::from_fn(observe::matched))
         .with_state(app)
 }

@@ -1,6 +1,9 @@
 //! What can be set.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::observe::Observe;
 
 /// How a server behaves. The defaults suit one machine.
 #[derive(Clone, Debug)]
@@ -35,6 +38,8 @@ pub struct Settings {
     pub inline_payload: u64,
     /// Whether there are no keys, so that whoever reaches the server may do everything: on loopback only.
     pub open: bool,
+    /// What watches; the engine's spans go to the same one.
+    pub observe: Arc<Observe>,
 }
 
 impl Default for Settings {
@@ -55,6 +60,7 @@ impl Default for Settings {
             keep_alive: Duration::from_secs(15),
             inline_payload: 64 << 10,
             open: true,
+            observe: Observe::new(),
         }
     }
 }
