@@ -158,7 +158,8 @@ impl Serve {
     }
 
     fn observe(&self) -> Result<Arc<Observe>> {
-        match &self.otlp {
+        // A variable that is set to nothing is none.
+        match self.otlp.as_deref().filter(|endpoint| !endpoint.is_empty()) {
             None => Ok(Observe::new()),
             Some(endpoint) => traces::observe(endpoint),
         }

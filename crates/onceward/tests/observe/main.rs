@@ -107,7 +107,7 @@ fn a_trace_outlives_a_restart() {
     assert_eq!(turn["parentSpanId"], asked[0]["spanId"]);
     assert_eq!(turn["links"], json!([{ "traceId": TRACE, "spanId": asked[0]["spanId"] }]));
     assert_eq!(told, format!("00-{TRACE}-{}-01", turn["spanId"].as_str().unwrap()));
-    let reports = collector.named(&format!("POST {}", "/v1/executions/{id}/commit"));
+    let reports = collector.named(&format!("POST {}", "/v1/executions/{id}/{report}"));
     assert_eq!(reports.len(), 1, "{:?}", collector.spans());
     assert_eq!((&reports[0]["traceId"], &reports[0]["parentSpanId"]), (&json!(TRACE), &turn["spanId"]));
     let operations: BTreeSet<String> = collector
@@ -141,7 +141,6 @@ fn what_goes_wrong_is_counted() {
         "onceward_refused_total{lifecycle=\"document.job\",code=\"wrong_state\"} 1",
         "onceward_http_requests_total{route=\"unmatched\",method=\"GET\",status=\"4xx\"} 1",
         "onceward_records{lifecycle=\"document.job\",state=\"FAILED\"} 1",
-        "onceward_http_connections 1",
         "onceward_store_up 1",
         "onceward_leases_live 0",
     ] {
