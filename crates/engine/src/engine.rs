@@ -16,6 +16,7 @@ use tracing::info;
 use crate::config::Config;
 use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
+use crate::keys::KeyDesk;
 use crate::leasing::{self, Desk, Leased, Wanted};
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
@@ -66,8 +67,8 @@ impl<S: Store + 'static> Engine<S> {
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
-        let set_aside = SetAside::default();
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, set_aside, asking });
+        let (set_aside, keys) = (SetAside::default(), KeyDesk::default());
+        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, set_aside, keys, asking });
         let Config { batch, queue, .. } = shared.config;
         info!(batch, queue, "engine started");
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));

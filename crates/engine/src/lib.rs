@@ -21,6 +21,7 @@
 //! | `checks.rs` | questions to the outside, bounded in time and number |
 //! | `delivery.rs`, `http.rs` | messages to the outside, posted until they are acknowledged or dead |
 //! | `inbox.rs` | calls that users' own transactions left in the database |
+//! | `keys/` | API keys: making and revoking them, and telling who calls |
 //! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
@@ -28,6 +29,8 @@
 //! | `counted.rs` | what the engine has done, counted |
 //! | `spans.rs` | what it tells of operations and executions that stand in a trace |
 //! | `stream.rs` | the log, in order, as it grows |
+//! | `lifecycles.rs` | which versions there are, and which one is current |
+//! | `moving.rs` | records moved to another version, so many at a time |
 //! | `retention.rs`, `prune.rs` | how long what has ended is kept, and taking it out when that is over |
 //! | `verify/` | everything that a store keeps, worked out again from its log |
 //!
@@ -53,7 +56,10 @@ mod engine;
 mod error;
 mod http;
 mod inbox;
+mod keys;
 mod leasing;
+mod lifecycles;
+mod moving;
 mod once;
 mod prune;
 mod queue;
@@ -75,7 +81,10 @@ pub use delivery::{DELIVERY, Message, NotPosted, Post, Posted};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use http::Http;
+pub use keys::{Identity, KeyDesk, KeyText, Keys, NewKey};
 pub use leasing::{Leased, Wanted};
+pub use lifecycles::version_of;
+pub use moving::{Left, MOST_MOVED, MovePlan, Moved, Moving};
 pub use once::Once;
 pub use prune::{PruneOptions, Pruned, prune};
 pub use queue::{Answer, Submission};

@@ -7,6 +7,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::counted::Counted;
+use crate::keys::KeyDesk;
 use crate::leasing::Desk;
 use crate::queue::{Queue, Submission};
 use crate::signals::Signals;
@@ -23,6 +24,7 @@ pub(crate) struct Shared<S> {
     pub(crate) counted: Counted,
     pub(crate) trail: Trail,
     pub(crate) set_aside: SetAside,
+    pub(crate) keys: KeyDesk,
     /// Questions that may be with the outside at once.
     pub(crate) asking: Semaphore,
 }

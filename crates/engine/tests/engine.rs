@@ -6,6 +6,10 @@ mod bounds;
 mod counted;
 #[path = "engine/delivery.rs"]
 mod delivery;
+#[path = "engine/keys.rs"]
+mod keys;
+#[path = "engine/moving.rs"]
+mod moving;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/promises.rs"]

@@ -2,6 +2,8 @@
 
 #[path = "many/inbox.rs"]
 mod inbox;
+#[path = "many/keys.rs"]
+mod keys;
 #[path = "many/killed.rs"]
 mod killed;
 #[path = "many/prune.rs"]
@@ -10,6 +12,8 @@ mod prune;
 mod races;
 #[path = "many/together.rs"]
 mod together;
+#[path = "many/versions.rs"]
+mod versions;
 
 mod stage;
 

@@ -13,6 +13,8 @@ mod files;
 mod fire;
 mod get;
 mod history;
+mod key;
+mod lifecycle;
 mod list;
 mod logging;
 mod migrate;
@@ -58,7 +60,9 @@ enum Verb {
     Fire(fire::Fire),
     Get(get::Get),
     History(history::History),
+    Key(key::Key),
     List(list::List),
+    Lifecycle(lifecycle::Lifecycle),
     Migrate(migrate::Migrate),
     New(new::New),
     Prune(prune::Prune),
@@ -80,7 +84,9 @@ fn main() -> ExitCode {
         Verb::Fire(fire) => fire.run(),
         Verb::Get(get) => get.run(),
         Verb::History(history) => history.run(),
+        Verb::Key(key) => key.run(),
         Verb::List(list) => list.run(),
+        Verb::Lifecycle(lifecycle) => lifecycle.run(),
         Verb::Migrate(migrate) => migrate.run(),
         Verb::New(new) => new.run(),
         Verb::Prune(prune) => prune.run(),

@@ -86,6 +86,9 @@ impl Prune {
             Database::Sqlite(path) => {
                 let name = || format!("sqlite:{}", path.display());
                 // Opening would make it.
+                if path.is_dir() {
+                    bail!("{}: this is a folder, not the file of a database", name());
+                }
                 if !path.is_file() {
                     bail!("{}: there is no such file", name());
                 }

@@ -9,6 +9,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use tokio::sync::watch;
 
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -20,7 +21,7 @@ use crate::log::Entry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::sqlite::SqliteStore;
 use crate::store::Store;
 
@@ -185,6 +186,30 @@ impl Store for AnyStore {
         }
     }
 
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        match self {
+            Self::Memory(store) => store.use_definition(hash, by, now).await,
+            Self::Sqlite(store) => store.use_definition(hash, by, now).await,
+            Self::Postgres(store) => store.use_definition(hash, by, now).await,
+        }
+    }
+
+    async fn newest_definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        match self {
+            Self::Memory(store) => store.newest_definitions().await,
+            Self::Sqlite(store) => store.newest_definitions().await,
+            Self::Postgres(store) => store.newest_definitions().await,
+        }
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        match self {
+            Self::Memory(store) => store.counts_by_version().await,
+            Self::Sqlite(store) => store.counts_by_version().await,
+            Self::Postgres(store) => store.counts_by_version().await,
+        }
+    }
+
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
         match self {
             Self::Memory(store) => store.old(query).await,
@@ -222,6 +247,30 @@ impl Store for AnyStore {
             Self::Memory(store) => store.forget(old).await,
             Self::Sqlite(store) => store.forget(old).await,
             Self::Postgres(store) => store.forget(old).await,
+        }
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        match self {
+            Self::Memory(store) => store.keys().await,
+            Self::Sqlite(store) => store.keys().await,
+            Self::Postgres(store) => store.keys().await,
+        }
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        match self {
+            Self::Memory(store) => store.key_changes().await,
+            Self::Sqlite(store) => store.key_changes().await,
+            Self::Postgres(store) => store.key_changes().await,
+        }
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        match self {
+            Self::Memory(store) => store.edit_keys(edit).await,
+            Self::Sqlite(store) => store.edit_keys(edit).await,
+            Self::Postgres(store) => store.edit_keys(edit).await,
         }
     }
 

@@ -40,12 +40,14 @@
 //! (`tests/differential.rs`).
 
 mod any;
+mod api_keys;
 mod base;
 mod batch;
 mod catalog;
 mod clock;
 mod columns;
 mod error;
+mod fit;
 mod glance;
 mod histogram;
 mod inbox;
@@ -66,11 +68,13 @@ mod sqlite;
 mod store;
 
 pub use any::AnyStore;
+pub use api_keys::{ApiKey, KeptKeys, KeyChange, KeyEdit, KeySave, KeyTold, KnownKey};
 pub use base::{Base, Place, Stored};
 pub use batch::{Batch, Conflict, Content, Outcome, Request, RequestName, Save, Write};
-pub use catalog::Catalog;
+pub use catalog::{Catalog, Turn, Version};
 pub use clock::Clock;
 pub use error::StoreError;
+pub use fit::{Findings, short};
 pub use glance::{Glance, Oldest};
 pub use histogram::{Distribution, Histogram, SIZES, TIMES};
 pub use inbox::{Letter, LetterAnswer, Refused};
@@ -79,9 +83,9 @@ pub use look::{COUNTED, Look, Overdue, Setting, Waiting};
 pub use memory::MemoryStore;
 pub use postgres::{PostgresStore, PostgresView};
 pub use prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing, Taken, Unsound};
-pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, own_worker, rank};
+pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount, own_worker, rank};
 pub use scan::{Difference, Scan};
 pub use schema::Schema;
-pub use scratch::{Applied, Keyed, Kind, Removed, Scratch, Unfit};
+pub use scratch::{Applied, Brief, Keyed, Kind, Removed, Scratch, Unfit};
 pub use sqlite::{Backup, BackupError, SqliteStore, SqliteView, back_up};
 pub use store::Store;

@@ -10,6 +10,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use tokio::sync::watch;
 
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -19,7 +20,7 @@ use crate::histogram::Distribution;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 
 /// A place where records live. It loads and saves, and decides nothing.
 pub trait Store: Send + Sync {
@@ -93,6 +94,23 @@ pub trait Store: Send + Sync {
     /// changes nothing.
     fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
 
+    /// Make a version that is known the current one of its lifecycle, on somebody's word, and tell so in the log. A version that is
+    /// current changes nothing.
+    fn use_definition(
+        &self,
+        hash: &str,
+        by: &str,
+        now: Time,
+    ) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// The lifecycles as they are now, whoever brought them: what [`definitions`](Self::definitions) may learn a moment later.
+    fn newest_definitions(&self) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send {
+        self.definitions()
+    }
+
+    /// How many records live by each version, by state; none are left out that are not final.
+    fn counts_by_version(&self) -> impl Future<Output = Result<Vec<VersionCount>, StoreError>> + Send;
+
     /// Records that ended long ago, the oldest first. Looks at no more than a bounded number.
     fn old(&self, query: &OldQuery) -> impl Future<Output = Result<OldPage, StoreError>> + Send;
 
@@ -108,6 +126,15 @@ pub trait Store: Send + Sync {
 
     /// Forget old answers to callers' keys. Looks at no more than a bounded number.
     fn forget(&self, old: &OldRequests) -> impl Future<Output = Result<Forgotten, StoreError>> + Send;
+
+    /// All API keys, live or not.
+    fn keys(&self) -> impl Future<Output = Result<KeptKeys, StoreError>> + Send;
+
+    /// How often they were changed: whether what was read of them is still so.
+    fn key_changes(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// Change the keys and tell it in the log, in one transaction, if nobody has changed them since.
+    fn edit_keys(&self, edit: &Arc<KeyEdit>) -> impl Future<Output = Result<KeySave, StoreError>> + Send;
 
     /// A name for this opening of the store, where only one process can have it open at a time. What workers inside that
     /// process lease is marked with it ([`own_worker`](crate::own_worker)).

@@ -8,8 +8,12 @@ mod constraints;
 mod definitions;
 #[path = "conformance/kept.rs"]
 mod kept;
+#[path = "conformance/keys.rs"]
+mod keys;
 #[path = "conformance/log.rs"]
 mod log;
+#[path = "conformance/moving.rs"]
+mod moving;
 #[path = "conformance/prune.rs"]
 mod prune;
 #[path = "conformance/within_a_batch.rs"]

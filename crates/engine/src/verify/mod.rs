@@ -11,16 +11,20 @@
 //! | `again.rs` | deciding an old operation again |
 //! | `invariants.rs` | what must hold of every change, and of the whole |
 //! | `tables.rs` | tables held against the scratch |
+//! | `uses.rs` | versions that became current on somebody's word |
+//! | `missing.rs` | rows that should be there and were not met |
 //! | `seen.rs` | which rows were met, one bit each |
 //! | `report.rs` | what was found |
 
 mod again;
 mod invariants;
 mod log;
+mod missing;
 mod pruned;
 mod report;
 mod seen;
 mod tables;
+mod uses;
 mod whole;
 
 use std::collections::HashMap;
@@ -32,6 +36,7 @@ use onceward_store::scan::{Scan, Table};
 use onceward_store::{Difference, Scratch, StoreError};
 
 pub use report::{Beyond, Drift, Report, Watch};
+use uses::Uses;
 
 /// Entries of the log, and rows of a table, that are read in one transaction.
 const PAGE: usize = 2_000;
@@ -78,6 +83,7 @@ async fn once<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Result<Re
         batch_end: None,
         newest: 0,
         definitions: HashMap::new(),
+        uses: Uses::of(&learned.catalog),
         report: Report::default(),
         watch,
     };
@@ -90,10 +96,9 @@ async fn once<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Result<Re
     }
     verify.stand().await?;
     verify.read_log().await?;
-    for table in store.tables() {
-        verify.table(*table).await?;
-    }
+    verify.tables().await?;
     verify.whole()?;
+    verify.uses_untold();
     verify.report.seq = verify.scratch.seq;
     verify.report.records = verify.scratch.records - verify.scratch.gone;
     Ok(verify.report)
@@ -111,6 +116,7 @@ struct Verify<'a, S> {
     newest: u64,
     /// The current versions as they were, by the catalog's number.
     definitions: HashMap<u32, Arc<Definitions>>,
+    uses: Uses,
     report: Report,
     watch: &'a mut dyn Watch,
 }
@@ -135,7 +141,7 @@ impl<S: Scan> Verify<'_, S> {
     /// How many rows of a table there should be, about.
     fn about(&self, table: Table) -> u64 {
         match table {
-            Table::Counter | Table::Pruned => 1,
+            Table::Counter | Table::Pruned | Table::KeyChanges => 1,
             _ => self.scratch.records,
         }
     }

@@ -10,8 +10,9 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    Base, Batch, Candidate, Catalog, Entry, Forgotten, Glance, Kin, LeaseQuery, ListQuery, MemoryStore, OldPage,
-    OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Store, StoreError,
+    Base, Batch, Candidate, Catalog, Entry, Forgotten, Glance, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, ListQuery,
+    MemoryStore, OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing,
+    StateCount, Store, StoreError, VersionCount,
 };
 use tokio::sync::Semaphore;
 
@@ -132,6 +133,14 @@ impl Store for Troubled {
         self.inner.put_definitions(files).await
     }
 
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        self.inner.use_definition(hash, by, now).await
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        self.inner.counts_by_version().await
+    }
+
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
         self.inner.old(query).await
     }
@@ -150,6 +159,18 @@ impl Store for Troubled {
 
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         self.inner.forget(old).await
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        self.inner.keys().await
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        self.inner.key_changes().await
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        self.inner.edit_keys(edit).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onceward_core::decide::{Call, ErrorReport, Operation};
+use onceward_core::decide::{Call, ErrorReport, Move, Operation};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::Payload;
+use onceward_core::record::{Actor, Payload};
 use onceward_core::time::{Duration, Time};
+use onceward_core::value::RecordId;
 use onceward_engine::{Report, verify};
 use onceward_store::scan::Scan;
-use onceward_store::{Clock, Content, Request, RequestName, Save, SqliteStore, SqliteView, Store};
+use onceward_store::{
+    ApiKey, Clock, Content, KeyEdit, KeySave, Request, RequestName, Save, SqliteStore, SqliteView, Store,
+};
 use onceward_testkit::random::{Chance, Play};
-use onceward_testkit::{user, worker};
+use onceward_testkit::{operator, user, worker};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -167,6 +170,12 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     for _ in 0..3 {
         driver.create(&ann, "suite.task", json!({ "lane": "b" }), now).await;
     }
+    // And some whose time has not come, with a key and without.
+    for fields in [json!({ "weight": 2 }), json!({ "lane": "b" }), json!({ "lane": "c", "weight": 1 })] {
+        let mut fields = fields;
+        fields["readyAt"] = json!("2030-01-01T00:00:00Z");
+        driver.create(&ann, "suite.task", fields, now).await;
+    }
     // Done, failed and leased again, running, committed and not finished.
     let finish = |record, token, finish| Call::Commit { record, token, result: json!({ "made": "it" }), finish };
     let token = driver.lease(&bob, tasks[5], now).await;
@@ -184,7 +193,57 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     driver.play(beat, later).await;
     let token = driver.lease(&bob, tasks[3], now).await;
     driver.ok(&bob, finish(tasks[3], token, false), later).await;
+    turn(store, &[tasks[0], first]).await;
+    give_keys(store, now).await;
     later
+}
+
+/// Another version of the suite, by which these records live from then on, while new ones are made by the first again.
+async fn turn<S: Store>(store: &S, ids: &[RecordId]) {
+    let ops = Actor::new("ops", &["operator"]);
+    let old = store.definitions().await.expect("definitions");
+    let mut files = suite();
+    for file in &mut files.files {
+        file.text = file.text.replace("limit = 2", "limit = 3").replace("max = 10, clash", "max = 12, clash").into();
+    }
+    let new = store.put_definitions(&files).await.expect("sound files");
+    let mut driver = Driver::new(store).await;
+    for id in ids {
+        let record = store.record(*id).await.expect("a look").expect("it is there");
+        let to = Arc::clone(&new.definitions.get(&record.lifecycle.name).expect("it is known").hash);
+        let states = [("none".into(), "none".into())].into();
+        driver.ok(&ops, Call::Move(Move { record: *id, to, states, ended: false }), start()).await;
+    }
+    for name in ["suite.task", "suite.box"] {
+        let hash = &old.definitions.get(name).expect("it is known").hash;
+        store.use_definition(hash, "ops", start()).await.expect("it was there before");
+    }
+}
+
+/// A key that lives, one that was revoked, and one that is no longer kept.
+async fn give_keys<S: Store>(store: &S, now: Time) {
+    let later = |seconds| now.checked_add(Duration::from_secs(seconds)).expect("a time");
+    let key = |number: u8| ApiKey {
+        id: format!("key{number}").into(),
+        hash: [number; 32],
+        owner: "ann".into(),
+        roles: vec!["producer".into(), "worker".into()],
+        lifecycles: (number == 1).then(|| vec!["suite.task".into()]),
+        name: "a key".into(),
+        created_at: now,
+        expires_at: (number == 1).then(|| later(1_000)),
+        revoked_at: None,
+    };
+    let nothing = KeyEdit { actor: operator("olga"), since: 0, now, made: None, revoked: None, forgotten: Vec::new() };
+    let mut edits: Vec<KeyEdit> =
+        (1..=3).map(|number| KeyEdit { made: Some(key(number)), ..nothing.clone() }).collect();
+    edits.extend(["key2", "key3"].map(|id| KeyEdit { revoked: Some(id.into()), now: later(1), ..nothing.clone() }));
+    edits.push(KeyEdit { forgotten: vec!["key3".into()], now: later(2), ..nothing.clone() });
+    for edit in edits {
+        let since = store.key_changes().await.expect("a number");
+        let saved = store.edit_keys(&Arc::new(KeyEdit { since, ..edit })).await;
+        assert!(matches!(saved, Ok(KeySave::Saved(_))), "{saved:?}");
+    }
 }
 
 pub(crate) fn played(files: &Files, seed: u64, operations: usize) -> Vec<(Operation, Time)> {

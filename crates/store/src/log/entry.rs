@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::checkpoint::Checkpoint;
 use super::diff::Diff;
 use crate::StoreError;
+use crate::api_keys::KeyChange;
 use crate::batch::{Outcome, Write};
 
 pub type Hash = [u8; 32];
@@ -29,7 +30,7 @@ pub const NO_HASH: Hash = [0; 32];
 pub struct Entry {
     /// Its place in the log; no place is left out.
     pub seq: u64,
-    /// `None` for a refusal that was audited, and for a checkpoint.
+    /// `None` for a refusal that was audited, for a checkpoint, for a version that became current, and for a change of API keys.
     pub record: Option<RecordId>,
     /// The record's version after it.
     pub version: u64,
@@ -101,6 +102,23 @@ pub struct Body<'a> {
     /// Nobody's operation: what pruning took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned: Option<Cow<'a, Checkpoint>>,
+    /// Nobody's record: a version became the current one of its lifecycle by somebody's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Used>,
+    /// Nobody's operation either: an API key that was made or revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Cow<'a, KeyChange>>,
+}
+
+/// What became current, and by whose word. When is the entry's own time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// Among all that ever became current.
+    pub number: u32,
+    pub lifecycle: Arc<str>,
+    /// The version's hash.
+    pub definition: Arc<str>,
+    pub by: Arc<str>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
@@ -181,6 +199,17 @@ impl NewEntry {
 pub(crate) fn entry_of(checkpoint: &Checkpoint, now: Time, previous: &Hash) -> Result<NewEntry, StoreError> {
     let body = Body { pruned: Some(Cow::Borrowed(checkpoint)), ..Body::default() };
     NewEntry::write(None, 0, now, previous, &body)
+}
+
+/// The entry of a version that became current; it follows no other.
+pub(crate) fn entry_of_use(used: Used, now: Time) -> Result<NewEntry, StoreError> {
+    NewEntry::write(None, 0, now, &NO_HASH, &Body { used: Some(used), ..Body::default() })
+}
+
+/// The entry of a change of API keys. It stands by itself, as a refusal does.
+pub(crate) fn key_entry(change: &KeyChange, now: Time) -> Result<NewEntry, StoreError> {
+    let body = Body { key: Some(Cow::Borrowed(change)), ..Body::default() };
+    NewEntry::write(None, 0, now, &NO_HASH, &body)
 }
 
 /// The entries of one operation. `heads` knows the hash of each record's last entry and learns the new ones.

@@ -1,7 +1,9 @@
 //! The reference model: a world in memory that is simple enough to be obviously right. For tests and simulations, not for
 //! users: nothing outlives the process.
 
+mod definitions;
 mod kept;
+mod keys;
 mod prune;
 mod read;
 mod save;
@@ -16,6 +18,7 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -24,7 +27,7 @@ use crate::error::StoreError;
 use crate::glance::Glance;
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::store::Store;
 use kept::Kept;
 
@@ -126,11 +129,15 @@ impl Store for MemoryStore {
     }
 
     fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send {
-        ready(onceward_core::load(files).map_err(StoreError::Unsound).map(|loaded| {
-            let mut kept = self.kept();
-            Arc::make_mut(&mut kept.catalog).learn(&loaded.definitions);
-            Arc::clone(&kept.catalog)
-        }))
+        ready(self.kept().define(files, self.clock.now()))
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        self.kept().use_definition(hash, by, now)
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        Ok(self.kept().counts_by_version())
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
@@ -151,6 +158,18 @@ impl Store for MemoryStore {
 
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         Ok(self.kept().forget(old))
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        Ok(self.kept().keys.clone())
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        Ok(self.kept().keys.changes)
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        self.kept().edit_keys(edit)
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

@@ -1,4 +1,4 @@
-//! Looking through the reference model. It keeps no `ready`, `lanes`, `timers` or `tallies`: it works them out when asked.
+//! Looking through the reference model. It keeps no `ready`, `lanes`, `later`, `timers` or `tallies`: it works them out when asked.
 
 use onceward_core::decide::{Account, CountKey};
 use onceward_core::hex;
@@ -9,11 +9,12 @@ use sha2::{Digest, Sha256};
 use super::MemoryStore;
 use super::kept::Kept as World;
 use crate::StoreError;
+use crate::api_keys::{ApiKey, KnownKey};
 use crate::log::EffectMark;
 use crate::prune::Standing;
 use crate::scan::{
     At, Beside, Columns, Cursor, Kept, Known, Learned, LogPage, LogRow, Scan, ScanPage, Spot, Table, execution_columns,
-    expected, joined, key_of_count, key_of_unique, number,
+    expected, joined, key_columns, key_of_count, key_of_unique, number,
 };
 
 const TABLES: &[Table] = &[
@@ -27,6 +28,8 @@ const TABLES: &[Table] = &[
     Table::Links,
     Table::Queues,
     Table::Contents,
+    Table::ApiKeys,
+    Table::KeyChanges,
 ];
 
 impl Scan for MemoryStore {
@@ -163,7 +166,15 @@ impl World {
                 ];
                 vec![Kept::new(At::Key("1".to_owned()), columns)]
             }
-            Table::Ready | Table::Lanes | Table::Timers | Table::Tallies | Table::Counter => Vec::new(),
+            Table::ApiKeys => {
+                let row = |key: &ApiKey| Kept::new(At::Key(key.id.to_string()), key_columns(&KnownKey::of(key)));
+                self.keys.keys.iter().map(row).collect()
+            }
+            Table::KeyChanges => {
+                let columns = vec![("one", number(1)), ("changes", number(self.keys.changes))];
+                vec![Kept::new(At::Key("1".to_owned()), columns)]
+            }
+            Table::Ready | Table::Lanes | Table::Later | Table::Timers | Table::Tallies | Table::Counter => Vec::new(),
         }
     }
 

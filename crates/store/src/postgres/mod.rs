@@ -12,7 +12,9 @@ mod definitions;
 mod errors;
 mod glance;
 mod inbox;
+mod keys;
 mod lanes;
+mod later;
 mod lines;
 mod load;
 mod look;
@@ -34,7 +36,6 @@ mod write;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use deadpool_postgres::Pool;
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
 use onceward_core::record::{Execution, Record};
@@ -43,6 +44,7 @@ use onceward_core::value::RecordId;
 use tokio::sync::watch;
 use tokio_postgres::Row;
 
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -53,9 +55,10 @@ use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::schema::Schema;
 use crate::store::Store;
+use connect::Pool;
 use load::{Asking, Wish};
 use marks::Marks;
 use memory::Memory;
@@ -158,7 +161,7 @@ impl Inner {
     /// What is known, with this definition in it if there is one.
     async fn known_up_to(&self, definition: u32) -> Result<Arc<Known>, StoreError> {
         let known = self.known();
-        if definition <= known.catalog.number() { Ok(known) } else { self.refresh().await }
+        if definition <= known.catalog.newest() { Ok(known) } else { self.refresh().await }
     }
 
     /// What is known, with this lifecycle in it if there is one.
@@ -173,7 +176,8 @@ impl Inner {
         pipeline.add(definitions::NEWEST, Vec::new());
         let answers = self.run(&pipeline).await?;
         let newest = answers[0].first().map_or(Ok(0), |row| rows::number(row, 0))?;
-        self.known_up_to(newest).await
+        let known = self.known();
+        if newest <= known.catalog.number() { Ok(known) } else { self.refresh().await }
     }
 
     /// Statements outside of a transaction, which only read. A connection that died while it lay idle is tried once more.
@@ -203,7 +207,8 @@ impl Store for PostgresStore {
             let answers = self.inner.run(&pipeline).await?;
             let newest = answers[newest].first().map_or(Ok(0), |row| rows::number(row, 0))?;
             // Names that were not known may be by now, so everything is asked again.
-            if newest.max(asking.newest_definition(&answers)?) > known.catalog.number() && round < ROUNDS {
+            let is_new = newest > known.catalog.number();
+            if (is_new || asking.newest_definition(&answers)? > known.catalog.newest()) && round < ROUNDS {
                 self.inner.refresh().await?;
                 continue;
             }
@@ -281,8 +286,21 @@ impl Store for PostgresStore {
     }
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
-        let known = definitions::put(&self.inner, files).await?;
+        let known = definitions::put(&self.inner, files, self.now().await?).await?;
         Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        let known = definitions::make_current(&self.inner, hash, by, now).await?;
+        Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn newest_definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        Ok(Arc::clone(&self.inner.newest().await?.catalog))
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        read::counts_by_version(&self.inner).await
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
@@ -306,6 +324,21 @@ impl Store for PostgresStore {
 
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         prune::forget(&self.inner, old).await
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        keys::keys(&self.inner).await
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        keys::changes(&self.inner).await
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        // In a task of its own: a caller that goes away must not leave a transaction half done.
+        let work = keys::edit(Arc::clone(&self.inner), Arc::clone(edit));
+        let ended = |error: tokio::task::JoinError| StoreError::Unavailable(format!("the edit did not end: {error}"));
+        tokio::spawn(work).await.map_err(ended)?
     }
 
     fn news(&self) -> Option<watch::Receiver<u64>> {

@@ -21,9 +21,9 @@ use crate::StoreError;
 use crate::catalog::Catalog;
 use crate::log::Hash;
 
-pub(crate) use definitions::{KeptDefinition, KeptDefinitions, held_against_files};
+pub(crate) use definitions::{KeptDefinition, KeptDefinitions, KeptTurn, held_against_files};
 pub use difference::{Difference, What};
-pub use expected::{Known, execution_columns, expected};
+pub use expected::{Known, effect_columns, execution_columns, expected, key_columns, stands};
 pub(crate) use expected::{joined, key_of_count, key_of_unique, number};
 pub(crate) use rows::Cells;
 
@@ -40,12 +40,17 @@ pub enum Table {
     Queues,
     Ready,
     Lanes,
+    /// Read before `Ready` and `Lanes`: whoever stands here may stand there a moment later.
+    Later,
     Timers,
     Tallies,
     Contents,
     Counter,
     /// How far the store is pruned: one row.
     Pruned,
+    ApiKeys,
+    /// How often the API keys were changed: one row.
+    KeyChanges,
 }
 
 impl Table {
@@ -61,11 +66,14 @@ impl Table {
             Self::Queues => "queues",
             Self::Ready => "ready",
             Self::Lanes => "lanes",
+            Self::Later => "later",
             Self::Timers => "timers",
             Self::Tallies => "tallies",
             Self::Contents => "contents",
             Self::Counter => "counter",
             Self::Pruned => "pruned",
+            Self::ApiKeys => "api_keys",
+            Self::KeyChanges => "key_changes",
         }
     }
 }
@@ -136,6 +144,8 @@ pub enum Beside {
     Lease(Option<i64>),
     /// Of a row of `ready` with a work key: whether its lane says that it stands in front.
     Front(bool),
+    /// Of a row of `later`: whether the job stands in `ready` or in a lane too.
+    Twice(bool),
     /// Of a row of `lanes`: whether it stands in front, whether it is in `ready`, and where it does not stand in front how many
     /// stand there before it; [`MANY`] for that many or more.
     Lane {
@@ -173,7 +183,7 @@ pub struct ScanPage {
 #[derive(Clone, Debug)]
 pub struct LogRow {
     pub seq: i64,
-    /// `None` for a refusal that was audited, and for a checkpoint.
+    /// `None` for a refusal that was audited, for a checkpoint, and for a change of API keys.
     pub record: Option<RecordId>,
     /// The number of a record that is not there.
     pub nobody: Option<i64>,
@@ -205,7 +215,8 @@ pub struct Learned {
 
 /// A store that can be looked through. It never writes, and keeps no transaction open from one call to the next.
 pub trait Scan: Send + Sync {
-    /// The projections that it keeps, in the order in which to look at them.
+    /// The projections that it keeps, in the order in which to look at them. `Later` is not among them: it is read with `Ready`
+    /// and with `Lanes`.
     fn tables(&self) -> &'static [Table];
 
     /// Lifecycles as they are now, held against the files that they came from.

@@ -4,6 +4,7 @@
 //! is its sibling in memory. Nothing of the code that writes stores is used here: what it got wrong, this must not get wrong too.
 
 mod kept;
+mod keys;
 mod load;
 mod pruned;
 mod text;
@@ -22,7 +23,7 @@ use crate::catalog::Catalog;
 use crate::log::{Body, Entry};
 use crate::scan::{Known, key_of_count, key_of_unique};
 
-pub use kept::{Keyed, Kind};
+pub use kept::{Brief, Keyed, Kind};
 pub use pruned::Removed;
 
 /// So many records are kept at hand. Most records change again soon or never.
@@ -72,6 +73,8 @@ pub struct Scratch {
     /// How many rows the other tables have had.
     pub rows: u64,
     pruning: pruned::Pruning,
+    /// How often the API keys were changed.
+    pub key_changes: u64,
 }
 
 struct Recent {
@@ -124,6 +127,7 @@ impl Scratch {
             gone: 0,
             rows: 0,
             pruning: pruned::Pruning::default(),
+            key_changes: 0,
         };
         scratch.learn(catalog)?;
         Ok(scratch)
@@ -165,7 +169,7 @@ impl Scratch {
         if entry.version != start.version + 1 {
             return Err(Unfit::Version { known: start.version, found: entry.version });
         }
-        let after = diff.apply(start, entry.version, entry.at).ok_or(Unfit::Shape)?;
+        let after = diff.apply(start, entry.version, entry.at, &self.lifecycles).ok_or(Unfit::Shape)?;
         known.record = Arc::new(after);
         known.head = entry.hash;
         known.entry = entry.seq;
@@ -184,11 +188,11 @@ impl Scratch {
         self.recent.insert(id, Recent { known: known.clone(), is_new, is_changed: true });
         self.relink(old, &known)?;
         self.requeue(old, &known.record)?;
-        if old.is_none_or(|old| old.state != known.record.state) {
+        if old.is_none_or(|old| diff.moved.is_some() || old.state != known.record.state) {
             if let Some(old) = old {
-                self.add(Kind::Tally, &tally(old), -1)?;
+                self.add(Kind::Tally, &self.tally(old)?, -1)?;
             }
-            self.add(Kind::Tally, &tally(&known.record), 1)?;
+            self.add(Kind::Tally, &self.tally(&known.record)?, 1)?;
         }
         if let Some(execution) = &diff.execution {
             self.put_execution(known.row, execution, entry.seq)?;
@@ -206,6 +210,11 @@ impl Scratch {
         }
         let after = self.known(id)?.unwrap_or(known);
         Ok(Some(Applied { before, after }))
+    }
+
+    fn tally(&self, record: &Record) -> Result<String, StoreError> {
+        let number = self.catalog.number_of(&record.lifecycle)?.to_string();
+        Ok(crate::scan::joined(&[&record.lifecycle.name, &number, &record.owner, record.state_name()]))
     }
 
     fn newborn(&self, unborn: Record) -> Result<Known, StoreError> {
@@ -295,8 +304,4 @@ impl Scratch {
         }
         Ok(())
     }
-}
-
-fn tally(record: &Record) -> String {
-    crate::scan::joined(&[&record.lifecycle.name, &record.owner, record.state_name()])
 }

@@ -9,7 +9,9 @@ mod definitions;
 mod errors;
 mod glance;
 mod hot;
+mod keys;
 mod lanes;
+mod later;
 mod load;
 mod look;
 mod migrate;
@@ -28,7 +30,7 @@ mod write;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
@@ -38,6 +40,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::Connection;
 
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -49,7 +52,7 @@ use crate::log::Entry;
 use crate::names::Known;
 use crate::net::Told;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::recent::Recent;
 use crate::schema::Schema;
 use crate::store::Store;
@@ -59,6 +62,7 @@ use open::EngineLock;
 use save::Writer;
 use threads::Threads;
 pub use view::SqliteView;
+use work::Looked;
 
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;
@@ -99,6 +103,8 @@ struct Shared {
     commits: Histogram,
     /// Whether the last save was done in less time than a runtime's thread may be held up for.
     disk_is_quick: AtomicBool,
+    /// In microseconds: before it, nobody in `later` is due.
+    soonest: AtomicI64,
 }
 
 impl Shared {
@@ -147,6 +153,7 @@ impl SqliteStore {
             recent: Mutex::default(),
             commits: Histogram::new(TIMES),
             disk_is_quick: AtomicBool::new(false),
+            soonest: AtomicI64::new(later::soonest(&connection)?.micros()),
         });
         let reader = || Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) });
         let readers = (0..READERS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
@@ -179,6 +186,16 @@ impl SqliteStore {
             drop(open::writer(path)?);
         }
         Ok(before)
+    }
+
+    async fn look(&self, query: &LeaseQuery) -> Result<Looked, StoreError> {
+        if query.limit <= FEW
+            && let Ok(near) = self.inner.near.try_lock()
+        {
+            return near.read(|connection, known| work::leasable(connection, known, query));
+        }
+        let query = query.clone();
+        self.read(move |connection, known| work::leasable(connection, known, &query)).await
     }
 
     async fn read<R: Send + 'static>(
@@ -235,13 +252,21 @@ impl Store for SqliteStore {
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
-        if query.limit <= FEW
-            && let Ok(near) = self.inner.near.try_lock()
-        {
-            return near.read(|connection, known| work::leasable(connection, known, query));
+        let (now, shared) = (query.now, &self.inner.shared);
+        let is_due = || shared.soonest.load(Ordering::Acquire) <= now.micros();
+        if is_due() {
+            self.inner.writer.run(move |writer| writer.put_right(now, &[])).await?;
         }
-        let query = query.clone();
-        self.read(move |connection, known| work::leasable(connection, known, &query)).await
+        let mut before = Vec::new();
+        loop {
+            let Looked { found, early } = self.look(query).await?;
+            // The same again: damaged rows cannot be put right.
+            if (early.is_empty() || early == before) && (found.len() >= query.limit || !is_due()) {
+                return Ok(found);
+            }
+            before.clone_from(&early);
+            self.inner.writer.run(move |writer| writer.put_right(now, &early)).await?;
+        }
     }
 
     async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
@@ -310,17 +335,27 @@ impl Store for SqliteStore {
     }
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
-        let files = files.clone();
+        let (files, now) = (files.clone(), self.inner.clock.now());
         let put = move |writer: &mut Writer| {
             let known = writer.shared.known();
-            let Some(known) = definitions::put(&mut writer.connection, &known, &files)? else {
-                return Ok(known.catalog);
-            };
-            let catalog = Arc::clone(&known.catalog);
-            *writer.shared.known.write().unwrap_or_else(PoisonError::into_inner) = known;
-            Ok(catalog)
+            let new = definitions::put(&mut writer.connection, &known, &files, now)?;
+            Ok(learn(writer, &known, new))
         };
         self.inner.writer.run(put).await
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        let (hash, by) = (hash.to_owned(), by.to_owned());
+        let turn = move |writer: &mut Writer| {
+            let known = writer.shared.known();
+            let new = definitions::make_current(&mut writer.connection, &known, &hash, &by, now)?;
+            Ok(learn(writer, &known, new))
+        };
+        self.inner.writer.run(turn).await
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        self.read(|connection, known| read::counts_by_version(connection, &known.catalog, &known.names)).await
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
@@ -347,6 +382,19 @@ impl Store for SqliteStore {
         self.inner.writer.run(move |writer| writer.forget(&old)).await
     }
 
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        self.read(|connection, _| keys::keys(connection)).await
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        self.read(|connection, _| keys::changes(connection)).await
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        let edit = Arc::clone(edit);
+        self.inner.writer.run(move |writer| writer.edit_keys(&edit)).await
+    }
+
     fn opening(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.inner.opening))
     }
@@ -359,4 +407,12 @@ impl Store for SqliteStore {
     async fn now(&self) -> Result<Time, StoreError> {
         Ok(self.inner.clock.now())
     }
+}
+
+/// What is known from now on, where something new is.
+fn learn(writer: &Writer, known: &Known, new: Option<Known>) -> Arc<Catalog> {
+    let Some(new) = new else { return Arc::clone(&known.catalog) };
+    let catalog = Arc::clone(&new.catalog);
+    *writer.shared.known.write().unwrap_or_else(PoisonError::into_inner) = new;
+    catalog
 }

@@ -30,6 +30,8 @@ pub(super) const TABLES: &[Table] = &[
     Table::Timers,
     Table::Tallies,
     Table::Contents,
+    Table::ApiKeys,
+    Table::KeyChanges,
 ];
 
 pub(super) fn log(connection: &mut Connection, after: i64, limit: usize) -> Result<LogPage, StoreError> {
@@ -115,13 +117,28 @@ fn plan(table: Table) -> Plan {
              LIMIT 1000)) END",
             "lanes l LEFT JOIN records r ON r.row = l.record",
         ),
+        Table::Later => (
+            &["w.ready_at", "w.record"],
+            "r.id, w.lifecycle, w.rank, w.definition, w.key, EXISTS (SELECT 1 FROM ready b WHERE b.lifecycle = w.lifecycle \
+             AND b.rank = w.rank AND b.record = w.record) OR EXISTS (SELECT 1 FROM lanes l WHERE l.lifecycle = w.lifecycle \
+             AND l.key = w.key AND l.front IN (0, 1) AND l.rank = w.rank AND l.record = w.record)",
+            "later w LEFT JOIN records r ON r.row = w.record",
+        ),
         Table::Timers => (
             &["t.due", "t.record"],
             "r.id, e.expires_at",
             "timers t LEFT JOIN records r ON r.row = t.record LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt",
         ),
-        Table::Tallies => (&["lifecycle", "owner", "state"], "count", "tallies"),
+        Table::Tallies => (
+            &["definition", "owner", "state"],
+            "count, (SELECT d.name FROM definitions d WHERE d.number = tallies.definition)",
+            "tallies",
+        ),
         Table::Contents => (&["sha256"], "bytes, refs", "contents"),
+        Table::ApiKeys => {
+            (&["id"], "hash, owner, roles, lifecycles, name, created_at, expires_at, revoked_at", "api_keys")
+        }
+        Table::KeyChanges => (&["one"], "changes", "key_changes"),
     };
     Plan { order, columns, from }
 }
@@ -174,8 +191,8 @@ fn cursor(row: &Row, columns: usize) -> Result<Cursor, StoreError> {
 
 fn cell(table: Table, row: &Row, at: usize) -> Result<Cell, StoreError> {
     Ok(match (table, at, row.get_ref(at)?) {
-        // What may be long is known by its hash.
-        (Table::Effects, 4, ValueRef::Text(bytes)) | (Table::Contents, 1, ValueRef::Blob(bytes)) => {
+        // What may be long is known by its hash; and so is the hash of a secret, which is nobody's business.
+        (Table::Effects, 4, ValueRef::Text(bytes)) | (Table::Contents | Table::ApiKeys, 1, ValueRef::Blob(bytes)) => {
             Some(Cow::Owned(hex::encode(&Sha256::digest(bytes))))
         }
         (_, _, ValueRef::Null) => None,

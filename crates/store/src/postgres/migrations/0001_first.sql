@@ -134,7 +134,7 @@ CREATE TABLE onceward.queues (
     PRIMARY KEY (lifecycle, parts, created_at, id)
 );
 
--- What may be leased, from `ready_at` on: the smallest rank first. Of a work key only as many as may run.
+-- What may be leased, the smallest rank first: its time, `ready_at`, has come. Of a work key only as many as may run.
 CREATE TABLE onceward.ready (
     lifecycle  INTEGER NOT NULL,
     rank       BIGINT NOT NULL,
@@ -145,7 +145,7 @@ CREATE TABLE onceward.ready (
     PRIMARY KEY (lifecycle, rank, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- All waiting jobs of work keys; those in front stand in `ready` too.
+-- All waiting jobs of work keys whose time has come; those in front stand in `ready` too.
 CREATE TABLE onceward.lanes (
     lifecycle  INTEGER NOT NULL,
     key        TEXT COLLATE "C" NOT NULL,
@@ -164,13 +164,13 @@ CREATE TABLE onceward.timers (
     PRIMARY KEY (due, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- How many records are in each state.
+-- How many records of each version are in each state.
 CREATE TABLE onceward.tallies (
-    lifecycle INTEGER NOT NULL,
-    owner     TEXT COLLATE "C" NOT NULL,
-    state     INTEGER NOT NULL,
-    count     BIGINT NOT NULL CHECK (count >= 0),
-    PRIMARY KEY (lifecycle, owner, state)
+    definition INTEGER NOT NULL,
+    owner      TEXT COLLATE "C" NOT NULL,
+    state      INTEGER NOT NULL,
+    count      BIGINT NOT NULL CHECK (count >= 0),
+    PRIMARY KEY (definition, owner, state)
 ) WITH (fillfactor = 50);
 
 -- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
@@ -248,3 +248,43 @@ CREATE TABLE onceward.inbox (
     CHECK (CASE WHEN event = 'create' THEN lifecycle IS NOT NULL ELSE record IS NOT NULL END)
 );
 CREATE INDEX inbox_waiting ON onceward.inbox (number) WHERE answered_at IS NULL;
+
+-- Jobs whose time has not come, by that time. Whoever looks for work when it has puts them where they belong: into `ready`, or into
+-- the lane of their work key. Whoever moves one with a key holds the key's count of running jobs.
+CREATE TABLE onceward.later (
+    ready_at   BIGINT NOT NULL,
+    record     BIGINT NOT NULL,
+    lifecycle  INTEGER NOT NULL,
+    rank       BIGINT NOT NULL,
+    definition INTEGER NOT NULL,
+    key        TEXT COLLATE "C",
+    PRIMARY KEY (ready_at, record)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Which version became the current one of its lifecycle, in this order: each when it came, and whenever somebody wanted it.
+CREATE TABLE onceward.turns (
+    number     INTEGER PRIMARY KEY,
+    definition INTEGER NOT NULL REFERENCES onceward.definitions (number),
+    at         BIGINT NOT NULL,
+    actor      TEXT -- who wanted it; nobody where it came
+);
+
+-- API keys: the hash of each secret, and who calls with it. `roles` and `lifecycles` are JSON lists of names.
+CREATE TABLE onceward.api_keys (
+    id         TEXT COLLATE "C" PRIMARY KEY,
+    hash       BYTEA NOT NULL UNIQUE CHECK (octet_length(hash) = 32), -- two keys never share a secret
+    owner      TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
+    roles      TEXT NOT NULL,
+    lifecycles TEXT,
+    name       TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    revoked_at BIGINT
+);
+
+-- How often they were changed. Whoever changes them holds the row.
+CREATE TABLE onceward.key_changes (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    changes BIGINT NOT NULL
+);
+INSERT INTO onceward.key_changes (one, changes) VALUES (1, 0);
