@@ -92,8 +92,8 @@ pub struct Measures {
 }
 
 /// Kinds of calls, as they are counted.
-pub(crate) const KINDS: [&str; 11] =
-    ["create", "fire", "lease", "start", "heartbeat", "commit", "finish", "fail", "yield", "due", "lost"];
+pub(crate) const KINDS: [&str; 12] =
+    ["create", "fire", "lease", "start", "heartbeat", "commit", "finish", "fail", "yield", "due", "lost", "move"];
 
 /// A call's place in [`KINDS`].
 pub(crate) const fn kind(call: &Call) -> usize {
@@ -109,6 +109,7 @@ pub(crate) const fn kind(call: &Call) -> usize {
         Call::Yield { .. } => 8,
         Call::Due { .. } => 9,
         Call::Lost { .. } => 10,
+        Call::Move(_) => 11,
     }
 }
 
