@@ -46,7 +46,7 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Lifecycle files of one's own; may be given more than once
+    /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
     /// Requests that one key may send in a second; 0 for no limit
@@ -134,6 +134,7 @@ impl Serve {
         )
     }
 
+    /// Wanting, too, where the database does not take the lifecycles; that was shown.
     async fn serve(&self, loading: &loading::Loading) -> Result<Outcome> {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -142,8 +143,9 @@ impl Serve {
         let observe = self.observe()?;
         let config = Config { result_bytes: RESULT_BYTES, spans: observe.spans(), ..Config::default() };
         let engine = Engine::open(store, config);
-        for files in &loading.sets {
-            engine.define(files).await?;
+        if !loading.define(&engine).await? {
+            engine.close().await;
+            return Ok(Outcome::Wanting);
         }
         let keyed = engine.keys().are_asked_for().await?;
         if !keyed && !self.listen.ip().is_loopback() {

@@ -16,6 +16,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .merge(routes::home::routes())
         .merge(routes::health::routes())
         .merge(routes::lifecycles::routes())
+        .merge(routes::versions::routes())
         .merge(routes::records::routes())
         .merge(routes::looking::routes())
         .merge(routes::events::routes())

@@ -12,3 +12,4 @@ pub(crate) mod metrics;
 pub(crate) mod prune;
 pub(crate) mod records;
 pub(crate) mod stream;
+pub(crate) mod versions;
