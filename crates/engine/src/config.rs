@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::checks::Checks;
+use crate::objects::Objects;
 use crate::retention::Retention;
 
 /// How an engine works. The defaults suit a server.
@@ -36,6 +37,10 @@ pub struct Config {
     pub check_time: Duration,
     /// How long what has ended is kept. What is over is pruned, unless it is kept for ever.
     pub retention: Retention,
+    /// Where payloads of more than [`LARGE`](crate::LARGE) bytes go; into the database where there is no such place.
+    pub objects: Option<Objects>,
+    /// How long bytes may wait for the record that has them; after that they are nobody's, and go.
+    pub orphans: Duration,
 }
 
 impl Default for Config {
@@ -54,6 +59,8 @@ impl Default for Config {
             asking: 64,
             check_time: Duration::from_secs(10),
             retention: Retention::default(),
+            objects: None,
+            orphans: Duration::from_hours(24),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use onceward_core::decide::Refusal;
 use onceward_store::StoreError;
 
+use crate::objects::ObjectError;
+
 /// Why a caller does not get what it asked for.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
@@ -48,6 +50,9 @@ pub enum EngineError {
     /// Whether it was written is known only where the store's error says so.
     #[error(transparent)]
     Store(Arc<StoreError>),
+    /// The place where large payloads are.
+    #[error(transparent)]
+    Objects(Arc<ObjectError>),
     #[error("the machine gives no random numbers: {0}")]
     NoChance(String),
 }
@@ -58,6 +63,12 @@ impl From<StoreError> for EngineError {
             StoreError::Pruned { oldest } => Self::Pruned { oldest },
             error => Self::Store(Arc::new(error)),
         }
+    }
+}
+
+impl From<ObjectError> for EngineError {
+    fn from(error: ObjectError) -> Self {
+        Self::Objects(Arc::new(error))
     }
 }
 
@@ -72,6 +83,7 @@ impl EngineError {
             Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
             Self::Store(error) => error.status(),
+            Self::Objects(error) => error.status(),
             Self::Undecided | Self::Broken | Self::NoChance(_) => 500,
         }
     }
@@ -93,6 +105,7 @@ impl EngineError {
             Self::Broken => "engine_broken",
             Self::Pruned { .. } => "pruned",
             Self::Store(error) => error.code(),
+            Self::Objects(error) => error.code(),
             Self::NoChance(_) => "no_chance",
         }
     }
@@ -109,6 +122,7 @@ impl EngineError {
                     | StoreError::Unavailable(_)
                     | StoreError::Locked { .. }
             ),
+            Self::Objects(error) => matches!(**error, ObjectError::Unavailable(_)),
             Self::Refused(_)
             | Self::BatchTooLarge { .. }
             | Self::TooLarge { .. }
@@ -163,6 +177,7 @@ mod tests {
     fn the_page_of_errors_is_whole() {
         let mut given = codes(include_str!("error.rs"));
         given.extend(codes(include_str!("../../store/src/error.rs")));
+        given.extend(codes(include_str!("objects/mod.rs")));
         assert!(given.len() > 20, "{given:?}");
         let page = include_str!("../../../docs/errors.md");
         let told = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned);

@@ -4,6 +4,10 @@
 mod bounds;
 #[path = "engine/delivery.rs"]
 mod delivery;
+#[path = "engine/look_ups.rs"]
+mod look_ups;
+#[path = "engine/objects.rs"]
+mod objects;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/promises.rs"]

@@ -10,6 +10,8 @@ mod definitions;
 mod kept;
 #[path = "conformance/log.rs"]
 mod log;
+#[path = "conformance/look_ups.rs"]
+mod look_ups;
 #[path = "conformance/prune.rs"]
 mod prune;
 #[path = "conformance/within_a_batch.rs"]

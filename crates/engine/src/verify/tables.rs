@@ -220,6 +220,13 @@ impl<S: Scan> Verify<'_, S> {
             compare(&row.columns, &told.to_vec(), wrong);
             return Ok(());
         }
+        if table == Table::Entries {
+            match self.scratch.moved(key)? {
+                Some(moved) => seen.mark(moved.row),
+                None => wrong.push(What::Extra),
+            }
+            return Ok(());
+        }
         let Some(kind) = kind(table) else { return Ok(()) };
         let kept = self.scratch.keyed(kind, key)?;
         if let Some(kept) = &kept {
@@ -303,6 +310,10 @@ impl<S: Scan> Verify<'_, S> {
                 let rows = self.scratch.executions_after(last, PAGE)?.into_iter();
                 rows.map(|row| (row.row, Some(row.at), row.born)).collect()
             }
+            Table::Entries => {
+                let rows = self.scratch.moved_after(last, PAGE)?.into_iter();
+                rows.map(|row| (row.row, Some(row.at), row.born)).collect()
+            }
             Table::Links => {
                 let rows = self.scratch.links_after(last, PAGE)?.into_iter();
                 rows.map(|row| (row.row, Some(row.at), row.born)).collect()
@@ -349,7 +360,7 @@ const fn rule(table: Table) -> Option<&'static str> {
         Table::Records | Table::Executions => Some("INV-3"),
         // Whoever waits is found, and what is due is done.
         Table::Queues | Table::Ready | Table::Lanes | Table::Timers => Some("INV-4"),
-        Table::Counts | Table::Accounts => Some("INV-7"),
+        Table::Counts | Table::Accounts | Table::Entries => Some("INV-7"),
         _ => None,
     }
 }

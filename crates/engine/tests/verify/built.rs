@@ -9,7 +9,9 @@ use onceward_core::record::Payload;
 use onceward_core::time::{Duration, Time};
 use onceward_engine::{Report, verify};
 use onceward_store::scan::Scan;
-use onceward_store::{Clock, Content, Request, RequestName, Save, SqliteStore, SqliteView, Store};
+use onceward_store::{
+    Clock, Content, Request, RequestName, Save, SqliteStore, SqliteView, Store, WorkerName, WorkerSeen,
+};
 use onceward_testkit::random::{Chance, Play};
 use onceward_testkit::{user, worker};
 use serde_json::json;
@@ -184,6 +186,9 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     driver.play(beat, later).await;
     let token = driver.lease(&bob, tasks[3], now).await;
     driver.ok(&bob, finish(tasks[3], token, false), later).await;
+    let name = WorkerName { holder: "bob".into(), worker: "w".into() };
+    let seen = WorkerSeen { name, lifecycles: vec!["suite.task".into()], seen: later };
+    store.note_workers(&[seen]).await.expect("a note");
     later
 }
 

@@ -11,6 +11,7 @@ use crate::batch::{Request, RequestName};
 use crate::catalog::Catalog;
 use crate::log::{Entry, Hash};
 use crate::prune::Standing;
+use crate::workers::{WorkerName, WorkerSeen};
 
 /// Core's own complete world, and beside it what core has no need of.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(super) struct Kept {
     pub(super) pruned: Standing,
     pub(super) log: Vec<Entry>,
     pub(super) catalog: Arc<Catalog>,
+    pub(super) workers: BTreeMap<WorkerName, WorkerSeen>,
 }
 
 /// What is kept beside a record.
@@ -61,6 +63,7 @@ impl Default for Kept {
             pruned: Standing::default(),
             log: Vec::new(),
             catalog: Arc::default(),
+            workers: BTreeMap::new(),
         }
     }
 }

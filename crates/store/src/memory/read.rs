@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use onceward_core::decide::{CountKey, Key, QueueKey, next_due, readiness};
+use onceward_core::decide::{CountKey, Key, LinkKey, QueueKey, next_due, readiness};
 use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
@@ -11,6 +11,7 @@ use onceward_core::value::RecordId;
 use super::kept::{Beside, Kept};
 use crate::base::{Base, Stored};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, looked_at, rank, running};
+use crate::relation::{LinkPage, LinkQuery};
 
 impl Kept {
     pub(super) fn load(&self, base: &mut Base, keys: &[Key]) {
@@ -144,6 +145,16 @@ impl Kept {
             *counts.entry((Arc::clone(&record.lifecycle.name), Arc::clone(record.state_name()))).or_default() += 1;
         }
         counts.into_iter().map(|((lifecycle, state), count)| StateCount { lifecycle, state, count }).collect()
+    }
+
+    pub(super) fn linked(&self, query: &LinkQuery) -> LinkPage {
+        let fits = |key: &LinkKey| {
+            key.target == query.target
+                && query.from.iter().any(|from| (&from.lifecycle, &from.field) == (&key.lifecycle, &key.field))
+        };
+        let sources = self.world.links.iter().filter(|(key, _)| fits(key)).flat_map(|(_, sources)| sources);
+        let rows = sources.filter_map(|id| Some((self.beside.get(id)?.row, *id)));
+        LinkPage::of(rows.filter(|(row, _)| *row > query.after.unwrap_or(0)).collect(), query.limit)
     }
 
     pub(super) fn executions(&self, record: RecordId) -> Vec<Execution> {

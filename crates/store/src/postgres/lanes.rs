@@ -40,7 +40,7 @@ const FIRST: &str = "SELECT w.*, k.i FROM unnest($1::bigint[], $2::text[]) WITH 
      JOIN onceward.whole w ON w.id = q.id";
 
 /// Where the key's number stands beside the columns of `whole`.
-const FIRST_KEY: usize = 34;
+const FIRST_KEY: usize = 33;
 
 const TURN: &str = "UPDATE onceward.lanes l SET front = k.f \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bool[]) k(l, p, k, r, f) \

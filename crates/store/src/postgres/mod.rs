@@ -12,6 +12,7 @@ mod definitions;
 mod errors;
 mod inbox;
 mod lanes;
+mod ledger;
 mod lines;
 mod load;
 mod look;
@@ -28,8 +29,10 @@ mod scan;
 mod tls;
 mod view;
 mod work;
+mod workers;
 mod write;
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use deadpool_postgres::Pool;
@@ -41,6 +44,7 @@ use onceward_core::value::RecordId;
 use tokio::sync::watch;
 use tokio_postgres::Row;
 
+use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -51,8 +55,10 @@ use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
 use crate::store::Store;
+use crate::workers::{Holding, WorkerSeen};
 use load::{Asking, Wish};
 use marks::Marks;
 use memory::Memory;
@@ -245,12 +251,48 @@ impl Store for PostgresStore {
         read::content(&self.inner, sha256).await
     }
 
+    async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+        read::referenced(&self.inner, hashes).await
+    }
+
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
         read::effect(&self.inner, record).await
     }
 
     async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
         read::executions(&self.inner, record).await
+    }
+
+    async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+        read::linked(&self.inner, query).await
+    }
+
+    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<Balance>, StoreError> {
+        ledger::accounts(&self.inner, query).await
+    }
+
+    async fn account(&self, account: &AccountName) -> Result<Option<Balance>, StoreError> {
+        ledger::account(&self.inner, account).await
+    }
+
+    async fn statement(&self, query: &StatementQuery) -> Result<Option<Statement>, StoreError> {
+        ledger::statement(&self.inner, query).await
+    }
+
+    async fn note_workers(&self, seen: &[WorkerSeen]) -> Result<(), StoreError> {
+        workers::note_workers(&self.inner, seen).await
+    }
+
+    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSeen>, StoreError> {
+        workers::workers(&self.inner, limit).await
+    }
+
+    async fn holding(&self, limit: usize) -> Result<Holding, StoreError> {
+        workers::holding(&self.inner, limit).await
+    }
+
+    async fn forget_workers(&self, before: Time, most: usize) -> Result<u64, StoreError> {
+        workers::forget_workers(&self.inner, before, most).await
     }
 
     async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {

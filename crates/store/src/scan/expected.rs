@@ -112,11 +112,7 @@ fn record_columns(known: &Known, catalog: &Catalog) -> Columns {
 }
 
 fn effect_columns(effect: &EffectMark) -> Columns {
-    vec![
-        ("execution", Some(effect.execution.to_string().into())),
-        ("token", number(effect.token.0)),
-        ("result", Some(hex::encode(&effect.result).into())),
-    ]
+    vec![("token", number(effect.token.0)), ("result", Some(hex::encode(&effect.result).into()))]
 }
 
 /// What `executions` should have; the end of a live lease may be later.
@@ -124,7 +120,6 @@ pub fn execution_columns(execution: &Execution) -> Columns {
     let time = |time: Option<Time>| time.and_then(|time| number(time.micros()));
     let aborted = execution.aborted.as_ref();
     vec![
-        ("id", Some(execution.id.to_string().into())),
         ("worker", text(&execution.worker)),
         ("holder", text(&execution.holder)),
         ("status", number(status_number(execution.status))),
