@@ -47,7 +47,7 @@ async fn after_the_one_before(play: &Play) -> bool {
     play.lease("B", "lab.lane", 30).await.is_some_and(|held| held.record.id == second)
 }
 
-/// Where lanes are settled by a clock that went back, a job whose time has not come again is passed over, and stays so.
+/// Where a job whose time has not come again only leaves its lane, it is passed over, and stays so.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_a_job_is_forgotten() {

@@ -12,6 +12,7 @@ mod programs;
 mod prove;
 mod purity;
 mod rules;
+mod sdk;
 mod shell;
 mod suite;
 mod test;
@@ -40,6 +41,9 @@ cargo xtask COMMAND
   torture [--short] [--kills N] [--races N] [--seed N]
                        real engine processes killed at random moments, raced, and given broken disks and servers, on both
                        databases: 1,000 kills and 10,000 races; --short: 50 and 500, as in the gate
+  sdk [--seed N] [--jobs N] [--kills N]
+                       the worker libraries for Python and TypeScript: types, tests against the real server, and the server
+                       killed under workers of all languages, on both databases
   lab [--only FM-1]    every failure mode: the damage without its guard, prevented with it, recovered
   fuzz [--seconds N] [--short] [TARGET]
                        libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
@@ -78,6 +82,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["bench", "--lives"] => bench::lives::run(),
         ["lab", words @ ..] => lab::run(words),
         ["torture", words @ ..] => torture::run(words),
+        ["sdk", words @ ..] => sdk::run(words),
         ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
         ["mutants", "--code", options @ ..] => mutants::code::run(&mutants::code::Options::parse(options)?),
         ["mutants", words @ ..] => mutants::run_words(words),

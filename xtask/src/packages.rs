@@ -21,6 +21,24 @@ pub(crate) fn have_strace() -> Result<()> {
     install("strace")
 }
 
+/// With what it takes to make an environment.
+pub(crate) fn have_python() -> Result<()> {
+    if shell::is_there(shell::command("python3").args(["-c", "import venv, ensurepip"])) {
+        return Ok(());
+    }
+    install("python3-venv")
+}
+
+pub(crate) fn have_node() -> Result<()> {
+    if !shell::is_there(shell::command("node").arg("--version")) {
+        install("nodejs")?;
+    }
+    if shell::is_there(shell::command("npm").arg("--version")) {
+        return Ok(());
+    }
+    install("npm")
+}
+
 /// The server's own programs: tests start one in a folder of theirs, and never a stand-in for it.
 pub(crate) fn have_postgres() -> Result<()> {
     if postgres_is_there() {

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{bench, deny, lab, mutants, pictures, programs, prove, purity, rules, shell, suite, tidy, torture, tree};
+use crate::{
+    bench, deny, lab, mutants, pictures, programs, prove, purity, rules, sdk, shell, suite, tidy, torture, tree,
+};
 
 pub(crate) fn run() -> Result<()> {
     let began = Instant::now();
@@ -36,6 +38,7 @@ pub(crate) fn run() -> Result<()> {
     step("rules proved: rows", || prove::run(&prove::Options::all_rows()))?;
     step("rules proved: code", || prove::run(&prove::Options::all_code()))?;
     step("the lab", || lab::run(&[]))?;
+    step("libraries for other languages", || sdk::run(&[]))?;
     step("torture, short form", || torture::run(&["--short"]))?;
     step("mutants of lifecycle files, a sample", || mutants::run(&mutants::Options::short()))?;
     step("dependencies", || deny.run())?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use onceward_core::decide::{Call, Create};
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::Actor;
+use onceward_core::time::Time;
 use onceward_engine::{Config, Engine, EngineError, Leased, Submission, Wanted};
 use onceward_store::{AnyStore, Store};
 use serde_json::{Map, Value as Json, json};
@@ -30,7 +31,10 @@ pub(crate) async fn open(store: AnyStore) -> Result<Lives, EngineError> {
 }
 
 pub(crate) fn new_job() -> Submission {
-    let fields = Map::from_iter([("budget".to_owned(), Json::from(3))]);
+    job(Map::from_iter([("budget".to_owned(), Json::from(3))]))
+}
+
+fn job(fields: Map<String, Json>) -> Submission {
     let create = Create { lifecycle: JOB.into(), id: None, owner: None, fields, payload: None };
     Submission::new(&Actor::new("ann", &["producer"]), Call::Create(create))
 }
@@ -50,6 +54,12 @@ pub(crate) fn result() -> Json {
 
 pub(crate) async fn create(engine: &Lives, count: usize) -> Result<(), EngineError> {
     all(engine, (0..count).map(|_| new_job())).await
+}
+
+/// Jobs that may be leased from a time on.
+pub(crate) async fn create_for(engine: &Lives, count: usize, time: Time) -> Result<(), EngineError> {
+    let fields = Map::from_iter([("readyAt".to_owned(), Json::from(time.to_string()))]);
+    all(engine, (0..count).map(|_| job(fields.clone()))).await
 }
 
 /// What one of several drivers does: batches of creates, leases and reports, one after the other.

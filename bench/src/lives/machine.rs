@@ -84,8 +84,17 @@ pub(crate) fn server_seconds(postmaster: u32) -> Result<f64, Box<dyn Error>> {
 
 /// Bytes of memory that are this process's alone: what it holds, not what the kernel caches of its files.
 pub(crate) fn memory() -> Result<u64, Box<dyn Error>> {
+    status("RssAnon:")
+}
+
+/// Bytes of memory that it has held at most.
+pub(crate) fn most_memory() -> Result<u64, Box<dyn Error>> {
+    status("VmHWM:")
+}
+
+fn status(name: &str) -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("no RssAnon")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("an unknown line of /proc/self/status")?;
     let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
     Ok(kilobytes * 1024)
 }

@@ -7,10 +7,18 @@
 //! lives [--on postgres] callers LIVES                from 256 callers, one call at a time each
 //! lives [--on postgres] single LIVES                 one job at a time: how many transactions, and how long
 //! lives [--on postgres] waiting JOBS LIVES [SECONDS] with so many jobs waiting and with none; also beside an open snapshot
+//! lives [--on postgres] later JOBS LIVES             with so many jobs for tomorrow, with none, and as they once stood
 //! lives [--on postgres] latency SECONDS              100 jobs a second: from create to a durable lease
 //! lives [--on postgres] minute SECONDS               sustained: each part of it beside the floor
 //! lives [--on postgres] churn LIVES PARTS            how large tables and indexes grow
 //! lives --on postgres statements LIVES               what each statement costs the server
+//! lives [--on postgres] wire lives LIVES ROUNDS      over HTTP in batches of 100 and 1,000, beside the engine in process
+//! lives [--on postgres] wire creates SECONDS         single creates from 64 connections
+//! lives [--on postgres] wire latency SECONDS         100 jobs a second: from create to a waiting worker's hands
+//! lives [--on postgres] wire ready JOBS              from the start of a server until it is ready
+//! lives [--on postgres] wire idle WORKERS            workers that wait, and what they cost
+//! lives [--on postgres] fill JOBS DATABASE           so many lives in a database (a path or a URL) that is kept
+//! lives [--on postgres] verify DATABASE              how long `verify` takes for it, part by part
 //! ```
 //!
 //! The PostgreSQL server is one of the run's own, in a temporary folder, or the one that `ONCEWARD_POSTGRES` names by its URL
@@ -19,9 +27,12 @@
 mod churn;
 mod engine;
 mod floor;
+mod later;
 mod machine;
 mod place;
+mod proof;
 mod reports;
+mod wire;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -63,12 +74,22 @@ fn run() -> Result<(), Box<dyn Error>> {
         ["waiting", jobs, lives, seconds] => {
             churn::waiting(&place, jobs.parse()?, lives.parse()?, seconds.parse()?)
         }
+        ["later", jobs, lives] => later::later(&place, jobs.parse()?, lives.parse()?),
+        ["fill", jobs, database] => proof::fill(&place, jobs.parse()?, database),
+        ["verify", database] => proof::proof(&place, database),
         ["latency", seconds] => reports::latency(&place, seconds.parse()?),
         ["minute", seconds] => churn::minute(&place, seconds.parse()?),
         ["churn", lives, parts] => churn::churn(&place, lives.parse()?, parts.parse()?),
         ["statements", lives] => churn::statements(&place, lives.parse()?),
+        ["wire", "lives", lives, rounds] => wire::lives(&place, lives.parse()?, rounds.parse()?),
+        ["wire", "creates", seconds] => wire::creates(&place, seconds.parse()?),
+        ["wire", "latency", seconds] => wire::latency(&place, seconds.parse()?),
+        ["wire", "ready", jobs] => wire::ready(&place, jobs.parse()?),
+        ["wire", "idle", workers] => wire::idle(&place, workers.parse()?),
         _ => Err("usage: lives [--on postgres] beside LIVES ROUNDS | rows LIVES ROUNDS | callers LIVES | single LIVES | \
-                  waiting JOBS LIVES [SECONDS] | latency SECONDS | minute SECONDS | churn LIVES PARTS | statements LIVES"
+                  waiting JOBS LIVES [SECONDS] | later JOBS LIVES | latency SECONDS | minute SECONDS | churn LIVES PARTS | \
+                  statements LIVES | fill JOBS DATABASE | verify DATABASE | wire lives LIVES ROUNDS | wire creates SECONDS | \
+                  wire latency SECONDS | wire ready JOBS | wire idle WORKERS"
             .into()),
     }
 }

@@ -135,6 +135,22 @@ impl Place {
         })
     }
 
+    /// Put all that waits for its time among what may be leased, where it stood before it had a table of its own.
+    pub(crate) fn put_among_the_ready(&self, database: &str) -> Result<(), Box<dyn Error>> {
+        let sql = |schema: &str| {
+            format!(
+                "INSERT INTO {schema}ready (lifecycle, rank, record, ready_at, definition, key) \
+                 SELECT lifecycle, rank, record, ready_at, definition, key FROM {schema}later; DELETE FROM {schema}later"
+            )
+        };
+        if self.server.is_some() {
+            psql(database, &sql("onceward."));
+        } else {
+            Connection::open(database)?.execute_batch(&sql(""))?;
+        }
+        Ok(())
+    }
+
     /// How large it has grown: the log that waits to be checkpointed, or tables with their indexes and dead rows.
     pub(crate) fn sizes(&self, database: &str) -> String {
         if self.server.is_none() {

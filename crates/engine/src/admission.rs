@@ -49,6 +49,9 @@ fn call_bytes(call: &Call) -> usize {
         Call::Fire { event, input, .. } => map_bytes(input) + event.len(),
         Call::Lease { worker, .. } => worker.len(),
         Call::Commit { result, .. } => json_bytes(result),
+        Call::Move(moving) => {
+            moving.to.len() + moving.states.iter().map(|(from, to)| from.len() + to.len() + 8).sum::<usize>()
+        }
         Call::Fail { error, .. } => error.code.len() + error.message.len(),
         Call::Start { .. }
         | Call::Heartbeat { .. }

@@ -26,6 +26,9 @@ const PATIENCE: usize = 1_000;
 /// store says when it is saved, so that they need not know of one another.
 const ABREAST: usize = 2;
 
+/// Times that a batch is decided again because others brought lifecycles meanwhile. Nobody does so all the time.
+const NEWS: usize = 3;
+
 /// With one on its way, the next sets out when it is as large, or has this part of a full one.
 const ENOUGH: usize = 4;
 
@@ -217,11 +220,22 @@ type Attempted = (Vec<Reply>, Save, Hints);
 /// Decide and save once. Those that must ask the outside first leave the chunk.
 async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk) -> Result<Attempted, EngineError> {
     let store = &shared.store;
-    let catalog = store.definitions().await?;
+    let mut catalog = store.definitions().await?;
     let now = store.now().await?;
     let hints = std::mem::take(&mut chunk.hints);
+    let answered = hints.answered.clone();
     number(&mut chunk.requests);
-    let decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
+    let mut decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
+    // Loading may have brought word of another process's lifecycles: new records are made by what is current now.
+    for _ in 0..NEWS {
+        let newest = store.definitions().await?;
+        if newest.number() == catalog.number() {
+            break;
+        }
+        catalog = newest;
+        let hints = Hints { keys: decided.base.keys(), answered: answered.clone() };
+        decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
+    }
     let Decided { base, mut writes, replies, asks, .. } = decided;
     let spent = shared.trail.bound(&mut writes, now);
     leave(shared, chunk, asks);

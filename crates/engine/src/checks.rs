@@ -45,6 +45,11 @@ impl fmt::Debug for Checks {
 }
 
 impl Checks {
+    /// Whether somebody answers a check.
+    pub fn has(&self, lifecycle: &str, check: &str) -> bool {
+        self.answering.contains_key(&(lifecycle.into(), check.into()))
+    }
+
     /// Let `answer` answer the check `check` of `lifecycle`. It may be asked again for the same operation, since others may
     /// change the record meanwhile.
     pub fn on<F>(mut self, lifecycle: &str, check: &str, answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> Self

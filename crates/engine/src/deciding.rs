@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::HashSet;
 
-use onceward_core::decide::{Call, Decision, Key, LinkKey, Operation, Question, decide};
+use onceward_core::decide::{Call, Changes, Decision, Key, LinkKey, Operation, Question, decide};
 use onceward_core::model::Definitions;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
@@ -239,7 +239,7 @@ impl Turn<'_> {
                 Decision::Changes(changes) => {
                     self.decided.base.apply(&changes);
                     let (subject, stop) = (changes.subject, changes.stop);
-                    let answer = Answer { stop, ..self.answer(operation, subject) };
+                    let answer = Answer { stop, spawned: spawned(&changes), ..self.answer(operation, subject) };
                     (Outcome::Changes(changes), Ok(answer))
                 }
                 Decision::NoOp(no_op) => {
@@ -262,7 +262,7 @@ impl Turn<'_> {
         let version = record.as_ref().map(|record| record.version);
         let live = record.as_ref().and_then(|record| record.live_execution());
         let token = live.filter(|_| matches!(operation.call, Call::Lease { .. })).map(|execution| execution.token);
-        Answer { subject, version, token, record, already: None, stop: false, replayed: false }
+        Answer { subject, version, token, record, spawned: Vec::new(), already: None, stop: false, replayed: false }
     }
 
     /// What is due on these records comes first, each an operation of its own. It stays decided also where the operation
@@ -292,6 +292,13 @@ impl Turn<'_> {
         }
         Ok(())
     }
+}
+
+/// Records that came into being beside the one that was asked about. Lifecycles of the engine's own are its own affair.
+fn spawned(changes: &Changes) -> Vec<RecordId> {
+    let made = changes.records.iter().filter(|change| change.before.is_none());
+    let others = made.map(|change| &change.after).filter(|record| record.id != changes.subject);
+    others.filter(|record| !record.lifecycle.name.starts_with("onceward.")).map(|record| record.id).collect()
 }
 
 /// The record that a call names, or makes under an id of the caller's: what it will need in any case.

@@ -167,6 +167,17 @@ impl<S: Store + 'static> Engine<S> {
         leasing::lease(&self.shared, actor, wanted).await
     }
 
+    /// The same, and none as soon as `goes_on` says no: it is asked at the beginning, when there is news of work, and on
+    /// [`wake`](Self::wake).
+    pub async fn lease_while(
+        &self,
+        actor: &Actor,
+        wanted: &Wanted,
+        goes_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Vec<Leased>, EngineError> {
+        leasing::lease_while(&self.shared, actor, wanted, goes_on).await
+    }
+
     pub async fn start(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
         self.submit(Submission::new(actor, Call::Start { record, token })).await
     }
@@ -232,7 +243,7 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.counted.tally()
     }
 
-    /// Look at the clock again: for a manual one that was set.
+    /// Let everybody who waits look again: for a manual clock that was set, and for leases that are no longer wanted.
     pub fn wake(&self) {
         self.shared.signals.wake_all();
     }

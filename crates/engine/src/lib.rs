@@ -30,6 +30,8 @@
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share, and what the engine has counted |
 //! | `stream.rs` | the log, in order, as it grows |
+//! | `lifecycles.rs` | which versions there are, and which one is current |
+//! | `moving.rs` | records moved to another version, so many at a time |
 //! | `retention.rs`, `prune.rs` | how long what has ended is kept, and taking it out when that is over |
 //! | `verify/` | everything that a store keeps, worked out again from its log |
 //!
@@ -56,6 +58,8 @@ mod http;
 mod inbox;
 mod leasing;
 mod ledger;
+mod lifecycles;
+mod moving;
 mod objects;
 mod once;
 mod prune;
@@ -80,6 +84,8 @@ pub use error::EngineError;
 pub use http::Http;
 pub use leasing::{Leased, Wanted};
 pub use ledger::{AccountStatement, Line, Onward};
+pub use lifecycles::version_of;
+pub use moving::{Left, MOST_MOVED, MovePlan, Moved, Moving};
 pub use objects::{Collected, LARGE, ObjectError, ObjectWriter, Objects, PayloadReader, collect, verify_objects};
 pub use once::Once;
 pub use prune::{PruneOptions, Pruned, prune};

@@ -128,6 +128,7 @@ impl Keyed {
             subject: answer.subject,
             version: answer.version,
             token: answer.token,
+            spawned: answer.spawned.clone(),
             already: answer.already,
             stop: answer.stop,
         };
@@ -153,6 +154,8 @@ struct Kept {
     version: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token: Option<Token>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    spawned: Vec<RecordId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     already: Option<NoOpReason>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -192,8 +195,8 @@ pub(crate) async fn answered<S: Store>(
     {
         record = None;
     }
-    let Kept { subject, version, token, already, stop } = kept;
-    Ok(Some(Ok(Answer { subject, version, token, record, already, stop, replayed: true })))
+    let Kept { subject, version, token, spawned, already, stop } = kept;
+    Ok(Some(Ok(Answer { subject, version, token, record, spawned, already, stop, replayed: true })))
 }
 
 /// A worker is told how its job stands, as by any repeated report.

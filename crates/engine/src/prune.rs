@@ -110,6 +110,7 @@ pub async fn prune<S: Store>(store: &S, options: &PruneOptions) -> Result<Pruned
         dry_run: options.dry_run,
         seen: seen_links(&catalog),
         looked_up: looked_up(&catalog),
+        catalog,
         near: HashMap::new(),
         settled: HashSet::new(),
         damaged: HashSet::new(),
@@ -152,6 +153,7 @@ struct Sweep<'a, S> {
     dry_run: bool,
     seen: HashSet<LinkSource>,
     looked_up: HashSet<Arc<str>>,
+    catalog: Arc<Catalog>,
     /// Records that were loaded since the last transaction.
     near: HashMap<RecordId, Kin>,
     /// Records of this step whose fate is known.
@@ -287,7 +289,7 @@ impl<S: Store> Sweep<'_, S> {
                 taken.push(Taken { stored, record, links, sources, entries });
             }
             let until = self.chosen.iter().filter_map(|kin| kin.record.finished_at).max().unwrap_or(self.now);
-            let carry = match Carry::of(taken, until) {
+            let carry = match Carry::of(taken, until, &self.catalog) {
                 Ok(carry) => carry,
                 Err(unsound) => {
                     self.keep(unsound).await?;

@@ -29,6 +29,8 @@ pub struct Answer {
     pub token: Option<Token>,
     /// As the operation left it. In the answer to a key that came before: as it is now, where the caller may see it.
     pub record: Option<Arc<Record>>,
+    /// Records that the operation made besides the one that it was about; the engine's own are not told.
+    pub spawned: Vec<RecordId>,
     /// Nothing was to be done, and why.
     pub already: Option<NoOpReason>,
     /// A heartbeat's word to the worker: stop.

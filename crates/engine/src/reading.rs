@@ -93,11 +93,11 @@ impl<S: Store + 'static> Engine<S> {
         let mut query = ListQuery { limit: self.shared.page(query.limit), ..query.clone() };
         if !sees_all(actor) && reader.widest(query.lifecycle.as_deref()) == Shown::ToOwners {
             if query.owner.as_ref().is_some_and(|owner| *owner != actor.id) {
-                return Ok(Page { records: Vec::new(), next: None });
+                return Ok(Page::default());
             }
             query.owner = Some(Arc::clone(&actor.id));
         }
-        let mut page = Page { records: Vec::new(), next: None };
+        let mut page = Page::default();
         if self.are_none(&query).await? {
             return Ok(page);
         }
@@ -106,13 +106,14 @@ impl<S: Store + 'static> Engine<S> {
             query.limit = wanted - page.records.len();
             let found = self.shared.store.list(&query).await?;
             looked_through += found.records.len();
+            page.unreadable += found.unreadable;
             looks += 1;
             let now = self.shared.store.now().await?;
             for record in found.records {
                 match reader.listed(record, now, query.state.as_deref()).await {
                     Ok(record) => page.records.extend(record),
                     // Nobody can say what it is now: whoever asks for it by its id is told why.
-                    Err(error) if error.may_be_of_one() => {}
+                    Err(error) if error.may_be_of_one() => page.unreadable += 1,
                     Err(error) => return Err(error),
                 }
             }

@@ -6,6 +6,8 @@ mod bounds;
 mod delivery;
 #[path = "engine/look_ups.rs"]
 mod look_ups;
+#[path = "engine/moving.rs"]
+mod moving;
 #[path = "engine/objects.rs"]
 mod objects;
 #[path = "engine/once.rs"]

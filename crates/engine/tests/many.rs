@@ -10,6 +10,8 @@ mod prune;
 mod races;
 #[path = "many/together.rs"]
 mod together;
+#[path = "many/versions.rs"]
+mod versions;
 
 mod stage;
 

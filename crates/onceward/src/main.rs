@@ -1,5 +1,6 @@
 //! The binary. One file a subcommand; what they share is how files are read (`files`), which lifecycles ship with it
-//! (`shipped`), which database is meant (`database`), how answers are printed (`answer`) and how far it is (`bar`).
+//! (`shipped`), which database or server is meant (`database`, `remote`), how answers are printed (`answer`, `table`) and how far it
+//! is (`bar`).
 
 mod answer;
 mod backup;
@@ -9,10 +10,22 @@ mod database;
 mod doctor;
 mod draw;
 mod files;
+mod fire;
+mod get;
+mod history;
+mod lifecycle;
+mod list;
 mod migrate;
+mod new;
 mod prune;
+mod remote;
+mod serve;
 mod shipped;
+mod supervise;
+mod table;
 mod verify;
+mod watch;
+mod work;
 
 use std::process::ExitCode;
 
@@ -40,9 +53,22 @@ enum Verb {
     Check(check::Check),
     Doctor(doctor::Doctor),
     Draw(draw::Draw),
+    #[command(name = supervise::EXECUTE, hide = true)]
+    Execute(supervise::Execute),
+    Fire(fire::Fire),
+    Get(get::Get),
+    History(history::History),
+    List(list::List),
+    Lifecycle(lifecycle::Lifecycle),
     Migrate(migrate::Migrate),
+    New(new::New),
     Prune(prune::Prune),
+    Serve(serve::Serve),
+    #[command(name = supervise::SUPERVISE, hide = true)]
+    Supervise(supervise::Supervise),
     Verify(verify::Verify),
+    Watch(watch::Watch),
+    Work(work::Work),
 }
 
 fn main() -> ExitCode {
@@ -51,9 +77,20 @@ fn main() -> ExitCode {
         Verb::Check(check) => check.run(),
         Verb::Doctor(doctor) => doctor.run(),
         Verb::Draw(draw) => draw.run(),
+        Verb::Execute(execute) => return execute.run(),
+        Verb::Fire(fire) => fire.run(),
+        Verb::Get(get) => get.run(),
+        Verb::History(history) => history.run(),
+        Verb::List(list) => list.run(),
+        Verb::Lifecycle(lifecycle) => lifecycle.run(),
         Verb::Migrate(migrate) => migrate.run(),
+        Verb::New(new) => new.run(),
         Verb::Prune(prune) => prune.run(),
+        Verb::Serve(serve) => serve.run(),
+        Verb::Supervise(supervise) => return supervise.run(),
         Verb::Verify(verify) => verify.run(),
+        Verb::Watch(watch) => watch.run(),
+        Verb::Work(work) => work.run(),
     };
     match done {
         Ok(outcome) => outcome.into(),

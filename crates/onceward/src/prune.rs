@@ -7,7 +7,7 @@ use std::time::Duration as Length;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use onceward_core::time::Duration;
-use onceward_engine::{PruneOptions, Pruned, Retention, prune};
+use onceward_engine::{Config, Objects, PruneOptions, Pruned, Retention, collect, prune};
 use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -86,6 +86,9 @@ impl Prune {
             Database::Sqlite(path) => {
                 let name = || format!("sqlite:{}", path.display());
                 // Opening would make it.
+                if path.is_dir() {
+                    bail!("{}: this is a folder, not the file of a database", name());
+                }
                 if !path.is_file() {
                     bail!("{}: there is no such file", name());
                 }
@@ -117,7 +120,12 @@ impl Prune {
         if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
             return Err(anyhow!("no lifecycle of this database is called `{name}`"));
         }
-        prune(store, options).await.map_err(|error: StoreError| error.into())
+        let pruned = prune(store, options).await.map_err(anyhow::Error::from)?;
+        if let (Some(folder), false) = (self.db.objects().filter(|folder| folder.is_dir()), self.dry_run) {
+            // Large payloads whose last record is gone.
+            collect(store, &Objects::folder(folder), Config::default().orphans).await?;
+        }
+        Ok(pruned)
     }
 }
 

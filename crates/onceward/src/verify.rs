@@ -10,7 +10,7 @@ use onceward_store::scan::{Scan, What};
 use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, say};
+use crate::answer::{Outcome, complain, say};
 use crate::bar::Bar;
 use crate::database::Database;
 
@@ -20,7 +20,8 @@ use crate::database::Database;
 /// gap, works out every record, execution, effect, balance, key, count, link, queue and timer again and compares them, decides
 /// every operation again that this version of the deciding code decided, and checks what must hold of all of it.
 ///
-/// Exits with 0 if all is as the log says, with 1 and each difference if not, with 2 if the database cannot be read.
+/// Exits with 0 if all is as the log says, with 1 and each difference if not or if the database is of another schema, with 2 if there
+/// is no database to read.
 #[derive(Args)]
 #[command(after_help = "Example:\n  onceward verify\n  onceward verify --db sqlite:backup.db --json")]
 pub(crate) struct Verify {
@@ -44,6 +45,12 @@ impl Verify {
         let report = match self.look(&mut show) {
             // What cannot be read because it is damaged is found wanting, too.
             Err(StoreError::Corrupt(why)) => Report { stopped: Some(why), ..Report::default() },
+            // There is a database, and another program can look at it.
+            Err(error @ (StoreError::TooOld { .. } | StoreError::TooNew { .. })) => {
+                show.clear();
+                complain(&format!("error: {}: {error}\n", self.db));
+                return Ok(Outcome::Wanting);
+            }
             other => other.with_context(|| self.db.to_string())?,
         };
         show.clear();
@@ -69,7 +76,7 @@ impl Verify {
     async fn look_at<S: Scan>(&self, view: &S, show: &mut Show) -> Result<Report, StoreError> {
         let mut report = verify(view, Clock::machine().now(), show).await?;
         if let Some(folder) = self.objects() {
-            let objects = Objects::existing(folder);
+            let objects = Objects::folder(folder);
             let looked = verify_objects(view, &objects, self.contents, show, &mut report).await;
             looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }

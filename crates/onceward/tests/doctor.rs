@@ -83,18 +83,34 @@ fn another_schema_and_other_files_are_findings() {
     let (code, told) = looked(&folder, &[]);
     assert_eq!((code, codes(&told), &told["seen"]), (Some(1), vec!["schema"], &Value::Null));
     std::fs::write(folder.join("other.db"), "no database, but long enough to look at").expect("a file");
-    let (code, told) = looked(&folder, &["--db", "sqlite:other.db"]);
-    assert_eq!((code, codes(&told)), (Some(1), vec!["damaged"]));
-    let done = onceward(&folder, &["doctor", "--db", "sqlite:nowhere.db"]);
-    assert_eq!(done.status.code(), Some(2), "{}", text(&done.stdout));
+    std::fs::create_dir(folder.join("folder.db")).expect("a folder");
+    for (name, said) in [
+        ("other.db", "this is no database"),
+        ("nowhere.db", "there is no such file"),
+        ("folder.db", "this is a folder"),
+    ] {
+        // The same for every verb: there is no database to work on.
+        let verbs =
+            [&["doctor"][..], &["verify"], &["migrate", "--dry-run"], &["prune", "--dry-run"], &["backup", "copy.db"]];
+        for verb in verbs {
+            let done = onceward(&folder, &[verb, &["--db", &format!("sqlite:{name}")]].concat());
+            assert_eq!(done.status.code(), Some(2), "{verb:?} {name}: {}{}", text(&done.stdout), text(&done.stderr));
+            assert!(text(&done.stderr).contains(said), "{verb:?} {name}: {}", text(&done.stderr));
+        }
+    }
+    // And of a newer one: there is one, and this program is not the one for it.
+    for verb in [&["doctor"][..], &["verify"], &["migrate"], &["prune"]] {
+        assert_eq!(onceward(&folder, verb).status.code(), Some(1), "{verb:?}");
+    }
 }
 
 #[test]
 fn postgresql_is_looked_at() {
     let folder = folder("doctor_postgres");
     let url = Server::shared().database();
-    let (code, told) = looked(&folder, &["--db", &url]);
-    assert_eq!((code, codes(&told)), (Some(1), vec!["damaged"]), "nothing is there yet: {told}");
+    let done = onceward(&folder, &["doctor", "--db", &url]);
+    assert_eq!(done.status.code(), Some(2), "nothing is there yet: {}", text(&done.stdout));
+    assert!(text(&done.stderr).contains("not one of Onceward's"), "{}", text(&done.stderr));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { PostgresStore::open(&url).await.map(drop) }).expect("a new database");
     let (code, told) = looked(&folder, &["--db", &url]);

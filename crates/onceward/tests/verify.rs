@@ -37,7 +37,7 @@ fn each_difference_is_named_and_exits_with_1() {
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
     let said = text(&done.stdout);
     assert!(said.contains("fields: kept is [\"beer\"], the log says [\"bread\"] (INV-3)"), "{said}");
-    assert!(said.contains("tallies desk.note ann open: not there"), "{said}");
+    assert!(said.contains("tallies desk.note 2 ann open: not there"), "{said}");
     assert!(said.ends_with("found wanting: 2 differences, 0 drifts\n"), "{said}");
 }
 
@@ -77,7 +77,11 @@ fn what_is_no_database_is_misuse() {
     let folder = folder("verify_misuse");
     for (arguments, said) in [
         (&["--db", "sqlite:nowhere.db"][..], "nowhere.db"),
-        (&["--db", "postgres://127.0.0.1:1/x"], "PostgreSQL"),
+        (
+            &["--db", "postgres://127.0.0.1:1/x"],
+            "PostgreSQL: the database cannot be reached: database `x` at 127.0.0.1:1: ",
+        ),
+        (&["--db", "postgres://127.0.0.1:1/x?sslmode=bogus"], "verify-full, not `bogus`"),
         (&["--db", "sqlite::memory:"], "in memory"),
         (&["--db", "onceward.db"], "sqlite:onceward.db"),
         (&[], "onceward.db"),
@@ -87,4 +91,23 @@ fn what_is_no_database_is_misuse() {
         assert!(text(&done.stderr).contains(said), "{arguments:?}: {}", text(&done.stderr));
     }
     assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is made");
+}
+
+/// Reading a copy leaves it alone, and nothing beside it.
+#[test]
+fn a_copy_is_left_as_it_was() {
+    let folder = folder("verify_copy");
+    drop(notes(&folder));
+    let done = onceward(&folder, &["backup", "copy.db"]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let copy = std::fs::read(folder.join("copy.db")).expect("the copy");
+    for verb in ["verify", "doctor"] {
+        let done = onceward(&folder, &[verb, "--db", "sqlite:copy.db"]);
+        assert_eq!(done.status.code(), Some(0), "{verb}: {}{}", text(&done.stdout), text(&done.stderr));
+        let names = std::fs::read_dir(&folder).expect("the folder").map(|file| file.expect("a file").file_name());
+        let mut beside: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        beside.retain(|name| name.starts_with("copy.db"));
+        assert_eq!(beside, ["copy.db"], "{verb}");
+        assert!(std::fs::read(folder.join("copy.db")).expect("the copy") == copy, "{verb} wrote to it");
+    }
 }

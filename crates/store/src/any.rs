@@ -20,7 +20,7 @@ use crate::log::Entry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::sqlite::SqliteStore;
 use crate::store::Store;
@@ -75,6 +75,14 @@ impl Store for AnyStore {
         }
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        match self {
+            Self::Memory(store) => store.last().await,
+            Self::Sqlite(store) => store.last().await,
+            Self::Postgres(store) => store.last().await,
+        }
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         match self {
             Self::Memory(store) => store.history(record, after_version, limit).await,
@@ -120,6 +128,14 @@ impl Store for AnyStore {
             Self::Memory(store) => store.referenced(hashes).await,
             Self::Sqlite(store) => store.referenced(hashes).await,
             Self::Postgres(store) => store.referenced(hashes).await,
+        }
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        match self {
+            Self::Memory(store) => store.contents(sha256s).await,
+            Self::Sqlite(store) => store.contents(sha256s).await,
+            Self::Postgres(store) => store.contents(sha256s).await,
         }
     }
 
@@ -224,6 +240,30 @@ impl Store for AnyStore {
             Self::Memory(store) => store.put_definitions(files).await,
             Self::Sqlite(store) => store.put_definitions(files).await,
             Self::Postgres(store) => store.put_definitions(files).await,
+        }
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        match self {
+            Self::Memory(store) => store.use_definition(hash, by, now).await,
+            Self::Sqlite(store) => store.use_definition(hash, by, now).await,
+            Self::Postgres(store) => store.use_definition(hash, by, now).await,
+        }
+    }
+
+    async fn newest_definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        match self {
+            Self::Memory(store) => store.newest_definitions().await,
+            Self::Sqlite(store) => store.newest_definitions().await,
+            Self::Postgres(store) => store.newest_definitions().await,
+        }
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        match self {
+            Self::Memory(store) => store.counts_by_version().await,
+            Self::Sqlite(store) => store.counts_by_version().await,
+            Self::Postgres(store) => store.counts_by_version().await,
         }
     }
 

@@ -2,6 +2,8 @@
 
 use onceward_core::diagnostic::{Diagnostic, Severity};
 
+use crate::fit::Findings;
+
 /// Why a store did not do what it was asked. Nothing of the failed call is kept.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -14,6 +16,9 @@ pub enum StoreError {
     ReadOnly(String),
     #[error("the database is damaged: {0}")]
     Corrupt(String),
+    /// There is something, and it is none of ours.
+    #[error("{0}")]
+    NoDatabase(String),
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// One engine at a time works on an embedded database.
@@ -32,29 +37,35 @@ pub enum StoreError {
     #[error("version {hash} of the lifecycle `{lifecycle}` was never given to this store")]
     UnknownDefinition { lifecycle: String, hash: String },
     #[error("{}", first_of(.0))]
-    Unsound(Vec<Diagnostic>),
+    Unsound(Box<Findings>),
 }
 
 /// How many errors there are, and the first of them.
-fn first_of(diagnostics: &[Diagnostic]) -> String {
+fn first_of(findings: &Findings) -> String {
+    if let Some(beside) = &findings.beside {
+        return format!("the lifecycle files do not fit {beside}: they {}", first(&findings.diagnostics));
+    }
+    format!("the lifecycle files {}", first(&findings.diagnostics))
+}
+
+fn first(diagnostics: &[Diagnostic]) -> String {
     let mut errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
     match (errors.next(), errors.count()) {
-        (None, _) => "the lifecycle files are not sound".to_owned(),
-        (Some(first), 0) => format!("the lifecycle files have an error: {} [{}]", first.message, first.code),
-        (Some(first), more) => {
-            format!("the lifecycle files have {} errors, the first: {} [{}]", more + 1, first.message, first.code)
-        }
+        (None, _) => "are not sound".to_owned(),
+        (Some(first), 0) => format!("have an error: {} [{}]", first.message, first.code),
+        (Some(first), more) => format!("have {} errors, the first: {} [{}]", more + 1, first.message, first.code),
     }
 }
 
 impl StoreError {
-    /// Stable, for programs; docs/errors.md says what to do about each.
+    /// Stable, for programs; docs/errors says what to do about each.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Busy => "store_busy",
             Self::Full => "store_full",
             Self::ReadOnly(_) => "store_read_only",
             Self::Corrupt(_) => "store_corrupt",
+            Self::NoDatabase(_) => "store_no_database",
             Self::Unavailable(_) => "store_unavailable",
             Self::Locked { .. } => "store_locked",
             Self::Rejected(_) => "store_rejected",
@@ -74,6 +85,7 @@ impl StoreError {
             Self::Pruned { .. } => 410,
             Self::Unsound(_) => 422,
             Self::Corrupt(_)
+            | Self::NoDatabase(_)
             | Self::Rejected(_)
             | Self::TooNew { .. }
             | Self::TooOld { .. }

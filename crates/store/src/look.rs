@@ -29,6 +29,8 @@ pub struct Look {
     pub waiting: Vec<Waiting>,
     /// Jobs that wait behind others of their work key.
     pub behind: u64,
+    /// Jobs whose time has not come.
+    pub later: u64,
     pub overdue: Overdue,
     /// Letters without an answer, where there is an inbox.
     pub inbox: Option<Overdue>,

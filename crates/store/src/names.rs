@@ -36,9 +36,9 @@ impl Names {
     }
 
     /// The names as these versions, in this order, bring them.
-    pub(crate) fn of(versions: &[Arc<Lifecycle>]) -> Self {
+    pub(crate) fn of<'a>(versions: impl Iterator<Item = &'a Arc<Lifecycle>>) -> Self {
         let mut names = Self::default();
-        for name in versions.iter().flat_map(|lifecycle| brought(lifecycle)) {
+        for name in versions.flat_map(|lifecycle| brought(lifecycle)) {
             if !names.numbers.contains_key(name) {
                 names.add(names.last() + 1, name.into());
             }

@@ -49,10 +49,31 @@ pub(crate) struct NetRecord {
     pub(crate) head: Hash,
 }
 
-/// How many records of a lifecycle and an owner are in a state.
-pub(crate) type TallyKey = (Arc<str>, Arc<str>, Arc<str>);
+/// How many records of a version and an owner are in a state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TallyKey {
+    /// The version's hash.
+    pub(crate) definition: Arc<str>,
+    pub(crate) owner: Arc<str>,
+    pub(crate) state: Arc<str>,
+}
+
+impl TallyKey {
+    pub(crate) fn of(record: &Record) -> Self {
+        let (definition, owner) = (Arc::clone(&record.lifecycle.hash), Arc::clone(&record.owner));
+        Self { definition, owner, state: Arc::clone(record.state_name()) }
+    }
+}
 
 impl NetRecord {
+    /// Whether it lives by another version than before.
+    pub(crate) fn is_moved(&self) -> bool {
+        let same = |before: &Arc<Record>| {
+            Arc::ptr_eq(&before.lifecycle, &self.after.lifecycle) || before.lifecycle.hash == self.after.lifecycle.hash
+        };
+        self.before.as_ref().is_some_and(|before| !same(before))
+    }
+
     /// Whether it waits for a worker, before and after.
     pub(crate) fn waiting(&self) -> (Option<Waiting>, Option<Waiting>) {
         (self.before.as_deref().and_then(readiness), readiness(&self.after))
@@ -231,20 +252,17 @@ impl<'a> Net<'a> {
         keys
     }
 
-    /// How the numbers of records by lifecycle, owner and state change.
+    /// How the numbers of records by version, owner and state change.
     pub(crate) fn tallies(&self) -> BTreeMap<TallyKey, i64> {
-        let key = |record: &Record| {
-            (Arc::clone(&record.lifecycle.name), Arc::clone(&record.owner), Arc::clone(record.state_name()))
-        };
         let mut tallies: BTreeMap<TallyKey, i64> = BTreeMap::new();
         for record in &self.records {
-            if record.before.as_ref().is_some_and(|before| before.state == record.after.state) {
+            if !record.is_moved() && record.before.as_ref().is_some_and(|before| before.state == record.after.state) {
                 continue;
             }
             if let Some(before) = &record.before {
-                *tallies.entry(key(before)).or_default() -= 1;
+                *tallies.entry(TallyKey::of(before)).or_default() -= 1;
             }
-            *tallies.entry(key(&record.after)).or_default() += 1;
+            *tallies.entry(TallyKey::of(&record.after)).or_default() += 1;
         }
         tallies.retain(|_, delta| *delta != 0);
         tallies

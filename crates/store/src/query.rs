@@ -7,6 +7,8 @@ use onceward_core::record::Record;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
+use crate::catalog::Catalog;
+
 /// Which jobs a worker could have now.
 #[derive(Clone, Debug)]
 pub struct LeaseQuery {
@@ -34,12 +36,14 @@ pub struct ListQuery {
     pub limit: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Page {
     /// Fewer than were asked for, or none, where not enough of those that were looked at fit: then `next` tells where to go on.
     pub records: Vec<Arc<Record>>,
     /// Where the next page starts; `None` on the last.
     pub next: Option<u64>,
+    /// Records that are damaged and cannot be read: they are passed over. `verify` names them.
+    pub unreadable: u64,
 }
 
 /// How many records one page of a list looks at. An index by state would cost every move of every record, so those that do not
@@ -54,6 +58,32 @@ pub struct StateCount {
     pub lifecycle: Arc<str>,
     pub state: Arc<str>,
     pub count: u64,
+}
+
+/// How many records that live by a version of a lifecycle are in a state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VersionCount {
+    pub lifecycle: Arc<str>,
+    /// The version's hash.
+    pub definition: Arc<str>,
+    pub state: Arc<str>,
+    pub is_final: bool,
+    pub count: u64,
+}
+
+impl VersionCount {
+    /// `None` for a version or a state that is not known.
+    pub(crate) fn of(catalog: &Catalog, definition: u32, state: &Arc<str>, count: u64) -> Option<Self> {
+        let version = catalog.by_number(definition)?;
+        let number = version.state(state)?;
+        Some(Self {
+            lifecycle: Arc::clone(&version.name),
+            definition: Arc::clone(&version.hash),
+            state: Arc::clone(state),
+            is_final: version.states[usize::from(number)].is_final,
+            count,
+        })
+    }
 }
 
 /// So much longer waiting makes up for one less in priority. A minute: long enough that a priority means something, short

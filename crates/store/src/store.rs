@@ -19,7 +19,7 @@ use crate::error::StoreError;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::workers::{Holding, WorkerSeen};
 
@@ -45,6 +45,9 @@ pub trait Store: Send + Sync {
     /// The log after a place, in order, without a gap. [`StoreError::Pruned`] where pruning took something after it.
     fn log(&self, after: u64, limit: usize) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
 
+    /// The last place in the log; 0 where nothing was written yet.
+    fn last(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
     /// A record's own entries after a version, in order.
     fn history(
         &self,
@@ -66,6 +69,10 @@ pub trait Store: Send + Sync {
 
     /// Those among these hashes that some record has as its payload's.
     fn referenced(&self, hashes: &[[u8; 32]]) -> impl Future<Output = Result<HashSet<[u8; 32]>, StoreError>> + Send;
+
+    /// The same of many, in their order.
+    fn contents(&self, sha256s: &[[u8; 32]])
+    -> impl Future<Output = Result<Vec<Option<Arc<[u8]>>>, StoreError>> + Send;
 
     /// What the job's committed execution left.
     fn effect(&self, record: RecordId) -> impl Future<Output = Result<Option<Effect>, StoreError>> + Send;
@@ -107,6 +114,23 @@ pub trait Store: Send + Sync {
     /// Check lifecycle files and take them in: a version never seen becomes the current one of its lifecycle, a known one
     /// changes nothing.
     fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// Make a version that is known the current one of its lifecycle, on somebody's word, and tell so in the log. A version that is
+    /// current changes nothing.
+    fn use_definition(
+        &self,
+        hash: &str,
+        by: &str,
+        now: Time,
+    ) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
+
+    /// The lifecycles as they are now, whoever brought them: what [`definitions`](Self::definitions) may learn a moment later.
+    fn newest_definitions(&self) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send {
+        self.definitions()
+    }
+
+    /// How many records live by each version, by state; none are left out that are not final.
+    fn counts_by_version(&self) -> impl Future<Output = Result<Vec<VersionCount>, StoreError>> + Send;
 
     /// Records that ended long ago, the oldest first. Looks at no more than a bounded number.
     fn old(&self, query: &OldQuery) -> impl Future<Output = Result<OldPage, StoreError>> + Send;

@@ -12,6 +12,8 @@ mod kept;
 mod log;
 #[path = "conformance/look_ups.rs"]
 mod look_ups;
+#[path = "conformance/moving.rs"]
+mod moving;
 #[path = "conformance/prune.rs"]
 mod prune;
 #[path = "conformance/within_a_batch.rs"]

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use onceward_core::decide::{Decision, Key, Operation, Snapshot, decide};
+use onceward_core::decide::{Decision, Key, Operation, Snapshot, decide, readiness};
 use onceward_core::diagnostic::Files;
-use onceward_core::time::Time;
-use onceward_store::{Base, Batch, Clock, Outcome, PostgresStore, Replay, Save, Store, Write};
+use onceward_core::time::{Duration, Time};
+use onceward_store::{Base, Batch, Clock, LeaseQuery, Outcome, PostgresStore, Replay, Save, Store, Write};
 use onceward_testkit::postgres::{Server, psql};
 use onceward_testkit::random::{self, Chance, Play, seeds};
 use stage::{start, suite, system};
@@ -76,6 +76,13 @@ async fn crowd(files: &Files, seed: u64) -> (usize, usize) {
                         conflicts.fetch_add(1, Ordering::Relaxed);
                     }
                     saved += 1;
+                    // Looking moves those whose time has come, or has not: now, and by a clock far ahead.
+                    for seconds in [0, 100_000].into_iter().take(1 + saved % 2) {
+                        let now = operations[0].1.checked_add(Duration::from_secs(seconds)).unwrap();
+                        let lifecycles =
+                            store.definitions().await.unwrap().definitions.lifecycles.keys().cloned().collect();
+                        store.leasable(&LeaseQuery { lifecycles, now, limit: 1_000 }).await.unwrap();
+                    }
                 }
             })
         })
@@ -84,15 +91,21 @@ async fn crowd(files: &Files, seed: u64) -> (usize, usize) {
     for task in tasks {
         saved += task.await.expect("no panic");
     }
-    same_story(&stores[0]).await;
+    let waiting = same_story(&stores[0]).await;
+    let stand = "SELECT count(*) || ' ' || count(DISTINCT record) FROM (SELECT record FROM onceward.later UNION ALL \
+                 SELECT record FROM onceward.ready WHERE key IS NULL UNION ALL SELECT record FROM onceward.lanes) w";
+    assert_eq!(psql(&url, stand), format!("{waiting} {waiting}"), "each stands once where it belongs");
+    let fronts = "SELECT (SELECT count(*) FROM onceward.ready WHERE key IS NOT NULL) - \
+                  (SELECT count(*) FROM onceward.lanes l JOIN onceward.ready USING (lifecycle, rank, record) WHERE l.front)";
+    assert_eq!(psql(&url, fronts), "0", "in `ready` is who stands in front");
     let deadlocks =
         "SELECT pg_stat_clear_snapshot(); SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
     assert_eq!(psql(&url, deadlocks), "0", "two saves waited for each other");
     (saved, conflicts.load(Ordering::Relaxed))
 }
 
-/// All that is kept under keys is what the log comes to.
-async fn same_story(store: &PostgresStore) {
+/// All that is kept under keys is what the log comes to. How many jobs wait.
+async fn same_story(store: &PostgresStore) -> usize {
     let mut replay = Replay::new(store.definitions().await.unwrap().lifecycles());
     for entry in store.log(0, 1_000_000).await.unwrap() {
         replay.apply(&entry).unwrap_or_else(|error| panic!("{error}: {entry:?}"));
@@ -127,6 +140,7 @@ async fn same_story(store: &PostgresStore) {
     for (key, queue) in queues {
         assert_eq!(kept.queues[key].first(), queue.first(), "{key:?}");
     }
+    records.values().flatten().filter(|record| readiness(record).is_some()).count()
 }
 
 fn is_named(account: &onceward_core::decide::Account) -> bool {

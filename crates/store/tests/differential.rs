@@ -6,9 +6,9 @@ mod stage;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use onceward_core::decide::{Decision, Operation, Snapshot, decide};
+use onceward_core::decide::{Call, Decision, Move, Operation, Snapshot, decide};
 use onceward_core::diagnostic::{File, Files};
-use onceward_core::record::Record;
+use onceward_core::record::{Actor, Record};
 use onceward_core::time::{Duration, Time};
 use onceward_store::{
     AccountsQuery, AnyStore, Balance, Catalog, Clock, Entry, LeaseQuery, LinkQuery, ListQuery, MemoryStore, Replay,
@@ -16,7 +16,7 @@ use onceward_store::{
 };
 use onceward_testkit::random::{self, Chance, Play, Taste, lifecycles, seeds};
 use stage::driver::{Driver, Open};
-use stage::{Folder, postgres, start, suite, system, wait};
+use stage::{Folder, later_suite, postgres, start, suite, system, wait};
 
 const OPERATIONS: usize = 150;
 
@@ -247,6 +247,87 @@ fn random_lifecycles() {
         let files = lifecycles(seed, taste).into_iter();
         Files { files: files.map(|(name, text)| File { name, text: text.into() }).collect() }
     });
+}
+
+/// A world of one version, of which everybody is moved to another one, in batches of random sizes: some are refused, all stores agree
+/// on whom, and work goes on.
+async fn moved(seed: u64) -> (usize, usize) {
+    let stores = Stores::new(&suite()).await.expect("sound files");
+    let operations = operations(&stores.catalog, seed);
+    let mut chance = Chance::new(seed ^ 0xaaaa);
+    let mut world = Snapshot::world();
+    let latest = operations.iter().map(|(_, time)| *time).max().expect("some operations");
+    for chunk in operations.chunks(20) {
+        for (operation, time) in chunk {
+            if let Decision::Changes(changes) = decide(&stores.catalog.definitions, &world, operation, *time) {
+                world.apply(&changes);
+            }
+        }
+        for store in stores.all() {
+            batch(store, chunk).await;
+        }
+    }
+    let mut catalog = Arc::clone(&stores.catalog);
+    for store in stores.all() {
+        catalog = store.put_definitions(&later_suite()).await.expect("sound files");
+    }
+    let mut records: Vec<Arc<Record>> = world.records.values().flatten().cloned().collect();
+    records.sort_unstable_by_key(|record| record.id);
+    let ops = Actor::new("ops", &["operator"]);
+    let mut moves = Vec::new();
+    for (record, number) in records.iter().zip(1_u128..) {
+        let to = Arc::clone(&catalog.definitions.get(&record.lifecycle.name).expect("it is known").hash);
+        let states = [("waiting".into(), "queued".into())].into();
+        let call = Call::Move(Move { record: record.id, to, states, ended: chance.yes(50) });
+        moves.push((Operation { seed: number << 80, actor: ops.clone(), call, answers: Vec::new() }, latest));
+    }
+    let (mut taken, mut refused) = (0, 0);
+    let mut left = &moves[..];
+    while !left.is_empty() {
+        let (now, rest) = left.split_at((1 + chance.below(9)).min(left.len()));
+        left = rest;
+        let mut expected = Vec::new();
+        for (operation, time) in now {
+            let decision = decide(&catalog.definitions, &world, operation, *time);
+            match &decision {
+                Decision::Changes(changes) => {
+                    taken += 1;
+                    world.apply(changes);
+                }
+                _ => refused += 1,
+            }
+            expected.push(outline(&decision));
+        }
+        for store in stores.all() {
+            assert_eq!(batch(store, now).await, expected);
+        }
+    }
+    let memory = everything(&stores.memory, latest).await;
+    for (name, store) in &stores.others {
+        let other = everything(store, latest).await;
+        for (memory, other) in memory.lines().zip(other.lines()) {
+            assert_eq!(memory, other, "memory, then {name}");
+        }
+        assert_eq!(stores.memory.counts_by_version().await.unwrap(), store.counts_by_version().await.unwrap());
+    }
+    for store in stores.all() {
+        let built = random::world(&without_expiries(&replayed(store).await));
+        assert_eq!(built, random::world(&without_expiries(&world)), "built from the log, then as decided");
+    }
+    (taken, refused)
+}
+
+#[test]
+fn moves() {
+    let (mut taken, mut refused) = (0, 0);
+    for seed in seeds("moves", 10) {
+        let _running = Running(seed);
+        let found = wait(moved(seed));
+        taken += found.0;
+        refused += found.1;
+    }
+    println!("moves: {taken} taken, {refused} not");
+    assert!(taken > 0 && refused > 0);
 }
 
 /// Batches that are decided side by side and saved one after the other: all stores find the same conflicts in them.

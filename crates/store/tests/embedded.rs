@@ -67,13 +67,13 @@ fn other_files_are_refused() {
     let folder = Folder::new();
     std::fs::File::create(folder.file()).unwrap().write_all(&[b'x'; 4_096]).unwrap();
     let found = open(&folder);
-    assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
+    assert!(matches!(found, Err(StoreError::NoDatabase(_))), "{found:?}");
     std::fs::remove_file(folder.file()).unwrap();
 
     let other = rusqlite::Connection::open(folder.file()).unwrap();
     other.execute_batch("CREATE TABLE theirs (x)").unwrap();
     let found = open(&folder);
-    assert!(matches!(&found, Err(StoreError::Corrupt(why)) if why.contains("not one of Onceward's")), "{found:?}");
+    assert!(matches!(&found, Err(StoreError::NoDatabase(why)) if why.contains("not one of Onceward's")), "{found:?}");
     other.execute_batch("DROP TABLE theirs; PRAGMA user_version = 99").unwrap();
     let found = open(&folder);
     assert!(matches!(found, Err(StoreError::TooNew { found: 99, .. })), "{found:?}");
@@ -280,4 +280,34 @@ fn a_copy_is_not_read_without_its_wal() {
     std::os::unix::fs::symlink("nowhere/at-all", &shared).unwrap();
     let found = SqliteView::open(beside("copy.db")).map(drop);
     assert!(matches!(&found, Err(StoreError::Unavailable(why)) if why.contains("copy.db-wal holds")), "{found:?}");
+}
+
+/// A record that cannot be read is passed over and counted; the others are listed, page by page.
+#[test]
+fn a_damaged_record_hides_no_other() {
+    wait(async {
+        let folder = Folder::new();
+        let store = open(&folder).unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let mut made = Vec::new();
+        for _ in 0..5 {
+            made.push(driver.create(&user("ann"), "suite.box", json!({}), start()).await);
+        }
+        let stranger = rusqlite::Connection::open(folder.file()).unwrap();
+        stranger.execute("UPDATE records SET fields = 'beer' WHERE row = 2", []).unwrap();
+        stranger.execute("UPDATE records SET state = 99 WHERE row = 4", []).unwrap();
+        let (mut listed, mut unreadable, mut query) = (Vec::new(), 0, ListQuery { limit: 2, ..ListQuery::default() });
+        loop {
+            let page = store.list(&query).await.unwrap();
+            assert!(page.records.len() <= 2);
+            listed.extend(page.records.iter().map(|record| record.id));
+            unreadable += page.unreadable;
+            query.after = page.next;
+            if page.next.is_none() {
+                break;
+            }
+        }
+        assert_eq!((listed, unreadable), (vec![made[0], made[2], made[4]], 2));
+    });
 }

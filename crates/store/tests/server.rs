@@ -47,7 +47,10 @@ fn other_databases_are_refused() {
         let url = Server::shared().database();
         psql(&url, "CREATE SCHEMA onceward CREATE TABLE theirs (x int)");
         let found = open(&url).await;
-        assert!(matches!(&found, Err(StoreError::Corrupt(why)) if why.contains("not one of Onceward's")), "{found:?}");
+        assert!(
+            matches!(&found, Err(StoreError::NoDatabase(why)) if why.contains("not one of Onceward's")),
+            "{found:?}"
+        );
         let url = Server::shared().database();
         drop(open(&url).await.unwrap());
         psql(&url, "INSERT INTO onceward.migrations VALUES (99, now())");

@@ -46,7 +46,7 @@ pub(super) fn damaged(seed: u64) -> Result<String> {
         }
         std::fs::write(&file, &bytes)?;
         match bench.runtime.block_on(sound::look(&file.display().to_string())) {
-            Err(StoreError::Corrupt(_)) => noticed.corrupt += 1,
+            Err(StoreError::Corrupt(_) | StoreError::NoDatabase(_)) => noticed.corrupt += 1,
             Err(error) => anyhow::bail!("page {page}: not said to be damaged: {error}"),
             Ok(report) if !report.is_clean() || report.stopped.is_some() => noticed.named += 1,
             Ok(_) if is_sound(&file)? => noticed.unused += 1,

@@ -34,6 +34,13 @@ pub fn compile(files: &Files) -> Compiled {
     Compiled { definitions: definitions.filter(|_| good), diagnostics: out }
 }
 
+/// The lifecycles that files declare, right or wrong in all else.
+pub fn declared(files: &Files) -> BTreeSet<Arc<str>> {
+    let mut patterns = bounds::PATTERNS_TOGETHER;
+    let sources = files.files.iter().filter_map(|file| parse(0, file, &mut patterns, &mut Vec::new()));
+    sources.map(|source| source.lifecycle.text).collect()
+}
+
 fn has_errors(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
 }

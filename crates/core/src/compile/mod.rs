@@ -18,4 +18,4 @@ mod row;
 mod shape;
 mod work;
 
-pub use files::{Compiled, compile};
+pub use files::{Compiled, compile, declared};

@@ -125,7 +125,7 @@ impl Run<'_> {
     }
 }
 
-fn payload_fits(bounds: PayloadBounds, payload: Option<Payload>) -> Result<(), String> {
+pub(super) fn payload_fits(bounds: PayloadBounds, payload: Option<Payload>) -> Result<(), String> {
     let bytes = payload.map_or(0, |payload| payload.bytes);
     if bytes < bounds.min {
         return Err(format!("the payload must have at least {} bytes, this one has {bytes}", bounds.min));

@@ -286,11 +286,8 @@ impl<'a> Draft<'a> {
 
     fn note_links(&mut self, changes: Vec<RefChange>, after: &Record) {
         for change in changes {
-            let key = LinkKey {
-                target: change.target,
-                lifecycle: Arc::clone(&after.lifecycle.name),
-                field: Arc::clone(&after.lifecycle.fields[change.slot].name),
-            };
+            let key =
+                LinkKey { target: change.target, lifecycle: Arc::clone(&after.lifecycle.name), field: change.field };
             self.links.entry(key.clone()).or_default().push((after.id, change.added));
             self.undo.push(Undo::Link { key });
         }

@@ -55,6 +55,56 @@ pub(super) fn update_unique(
     Ok(())
 }
 
+/// Let go of what a record held by one version of its lifecycle, and claim what it holds by another. What both give it under one
+/// name stays its own, and is not counted anew.
+pub(super) fn carry_over(draft: &mut Draft, before: &Record, after: &Record, occasion: Occasion) -> Step<()> {
+    let (old, new) = (Arc::clone(&before.lifecycle), Arc::clone(&after.lifecycle));
+    for unique in old.uniques.iter().filter(|unique| unique.within.is_some()) {
+        let Some(parts) = held(before, &unique.on, unique.within) else { continue };
+        let kept = new.uniques.iter().find(|other| other.name == unique.name);
+        if kept.and_then(|kept| held(after, &kept.on, kept.within)).as_ref() != Some(&parts) {
+            draft.set_holder(
+                UniqueKey { lifecycle: Arc::clone(&old.name), unique: Arc::clone(&unique.name), parts },
+                None,
+            );
+        }
+    }
+    for unique in &new.uniques {
+        let Some(parts) = held(after, &unique.on, unique.within) else { continue };
+        let key = UniqueKey { lifecycle: Arc::clone(&new.name), unique: Arc::clone(&unique.name), parts };
+        match draft.holder(&key)? {
+            Some(holder) if holder != after.id => {
+                return Err(clash(draft, Some(before), after, occasion, holder, &unique.clash)?);
+            }
+            Some(_) => {}
+            None => draft.set_holder(key, Some(after.id)),
+        }
+    }
+    let counted = |limit: &&Limit| limit.within.is_some() && limit.per.is_none();
+    let key = |limit: &Limit, parts| CountKey {
+        lifecycle: Arc::clone(&new.name),
+        limit: Arc::clone(&limit.name),
+        parts,
+        window: None,
+    };
+    let mut was: Vec<CountKey> = Vec::new();
+    for limit in old.limits.iter().filter(counted) {
+        was.extend(held(before, &limit.on, limit.within).map(|parts| key(limit, parts)));
+    }
+    for limit in new.limits.iter().filter(counted) {
+        let Some(key) = held(after, &limit.on, limit.within).map(|parts| key(limit, parts)) else { continue };
+        if let Some(at) = was.iter().position(|old| *old == key) {
+            was.swap_remove(at);
+        } else {
+            count_one_more(draft, after, occasion.event, limit, key)?;
+        }
+    }
+    for key in was {
+        draft.add_count(key, -1);
+    }
+    Ok(())
+}
+
 /// What a clash answers. The holder is brought up to date first, since a due timer may make it let go of the key.
 fn clash(
     draft: &Draft,
@@ -120,15 +170,19 @@ pub(super) fn update_limit(
         draft.add_count(key(parts), -1);
     }
     if let Some(parts) = new {
-        let key = key(parts);
-        let env = draft.env(after);
-        let Value::Int(max) = eval(&limit.max.expr, &env)? else { return Err(fault(FaultKind::WrongType)) };
-        // INV-7, FM-6: exactly `max` are admitted, none where it is zero or less.
-        if draft.count(&key)? >= u64::try_from(max).unwrap_or(0) {
-            let reason = format!("the limit `{}` of {max} is reached", limit.name);
-            return Err(Halt::Refuse(refusal(after, event, limit.status, &limit.code, reason)));
-        }
-        draft.add_count(key, 1);
+        count_one_more(draft, after, event, limit, key(parts))?;
     }
+    Ok(())
+}
+
+fn count_one_more(draft: &mut Draft, after: &Record, event: &str, limit: &Limit, key: CountKey) -> Step<()> {
+    let env = draft.env(after);
+    let Value::Int(max) = eval(&limit.max.expr, &env)? else { return Err(fault(FaultKind::WrongType)) };
+    // INV-7, FM-6: exactly `max` are admitted, none where it is zero or less.
+    if draft.count(&key)? >= u64::try_from(max).unwrap_or(0) {
+        let reason = format!("the limit `{}` of {max} is reached", limit.name);
+        return Err(Halt::Refuse(refusal(after, event, limit.status, &limit.code, reason)));
+    }
+    draft.add_count(key, 1);
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::record::Record;
 pub(super) fn check(draft: &Draft, before: Option<&Record>, after: &Record, event: &str) -> Step<()> {
     for change in ref_changes(before, after).iter().filter(|change| change.added) {
         let Some(target) = draft.find(change.target)? else { continue };
-        let field = &after.lifecycle.fields[change.slot].name;
+        let field = &change.field;
         for link in &target.lifecycle.links {
             let Some(max) = link.max else { continue };
             let source = link.from.iter().any(|from| from.lifecycle == after.lifecycle.name && from.field == *field);

@@ -10,6 +10,7 @@ mod input;
 mod keys;
 mod ledger;
 mod links;
+mod moving;
 mod operation;
 mod outside;
 mod plan;
@@ -26,7 +27,8 @@ pub use changes::{
     Refusal,
 };
 pub use input::fits;
-pub use operation::{Answer, Call, Create, ErrorReport, Operation};
+pub use moving::{Misfit, carry_over};
+pub use operation::{Answer, Call, Create, ErrorReport, Move, Operation};
 pub use readiness::{Waiting, in_order, readiness};
 pub use reading::{Reading, Shown, reading, sees_all, shown_to};
 pub use run::decide;

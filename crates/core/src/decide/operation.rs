@@ -1,5 +1,6 @@
 //! What is asked of `decide`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,22 @@ pub enum Call {
         record: RecordId,
         token: Token,
     },
+    /// An operator: from now on the record lives by another version of its lifecycle.
+    Move(Move),
+}
+
+/// A record carried over to another version of its lifecycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    pub record: RecordId,
+    /// The version's hash.
+    pub to: Arc<str>,
+    /// State by state, where the other version calls it differently. One that is not named keeps its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub states: BTreeMap<Arc<str>, Arc<str>>,
+    /// A record that has ended, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
 }
 
 impl Call {
@@ -106,7 +123,8 @@ impl Call {
             | Self::Fail { record, .. }
             | Self::Yield { record, .. }
             | Self::Due { record }
-            | Self::Lost { record, .. } => Some(*record),
+            | Self::Lost { record, .. }
+            | Self::Move(Move { record, .. }) => Some(*record),
         }
     }
 }

@@ -124,6 +124,7 @@ impl Run<'_> {
                     ),
                 }
             }
+            Call::Move(moving) => worked(moving.record, self.move_over(moving)?),
         })
     }
 
@@ -271,7 +272,8 @@ fn answer(draft: Draft, outcome: Outcome, now: Time) -> Decision {
 
 /// Whether nothing changed that a reader, a worker or a timer could tell.
 fn same(before: &Record, after: &Record) -> bool {
-    before.state == after.state
+    before.lifecycle.hash == after.lifecycle.hash
+        && before.state == after.state
         && before.fields == after.fields
         && before.hold == after.hold
         && before.timers == after.timers
@@ -337,6 +339,7 @@ fn faulted(snapshot: &Snapshot, call: &Call, fault: &Fault) -> Box<Refusal> {
         Call::Commit { record, .. } => (Some(*record), "commit"),
         Call::Start { record, .. } => (Some(*record), "start"),
         Call::Heartbeat { record, .. } => (Some(*record), "heartbeat"),
+        Call::Move(moving) => (Some(moving.record), "move"),
         _ => (None, "time"),
     };
     let mut refusal = super::halt::refusal_of_call(

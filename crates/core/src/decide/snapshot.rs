@@ -128,11 +128,8 @@ impl Snapshot {
 
     fn apply_links(&mut self, before: Option<&Record>, after: &Record) {
         for change in ref_changes(before, after) {
-            let key = LinkKey {
-                target: change.target,
-                lifecycle: Arc::clone(&after.lifecycle.name),
-                field: Arc::clone(&after.lifecycle.fields[change.slot].name),
-            };
+            let key =
+                LinkKey { target: change.target, lifecycle: Arc::clone(&after.lifecycle.name), field: change.field };
             let linked = if self.complete {
                 self.links.entry(key).or_default()
             } else if let Some(linked) = self.links.get_mut(&key) {
@@ -155,11 +152,11 @@ impl Snapshot {
         let ordered = |record: &Record| {
             record.lifecycle.work.as_ref().and_then(|work| work.key.as_ref()).is_some_and(|key| key.ordered)
         };
-        if !ordered(after) {
+        let old = before.filter(|before| ordered(before)).and_then(queue_of);
+        let new = Some(after).filter(|after| ordered(after) && !after.is_final()).and_then(queue_of);
+        if old.is_none() && new.is_none() {
             return;
         }
-        let old = before.and_then(queue_of);
-        let new = queue_of(after).filter(|_| !after.is_final());
         if self.complete {
             if let Some(key) = old {
                 self.queues.entry(key).or_default().remove(&(after.created_at, after.id));
@@ -185,7 +182,7 @@ pub fn queue_of(record: &Record) -> Option<QueueKey> {
 
 /// A link that a change of a record makes or takes away.
 pub(crate) struct RefChange {
-    pub(crate) slot: usize,
+    pub(crate) field: Arc<str>,
     pub(crate) target: RecordId,
     pub(crate) added: bool,
 }
@@ -197,19 +194,33 @@ pub(crate) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefCha
     if !may_refer(after) && !before.is_some_and(may_refer) {
         return changes;
     }
-    for (slot, new) in after.fields.iter().enumerate() {
-        let old = before.and_then(|record| record.fields.get(slot)).unwrap_or(&Value::Null);
-        // Most rows leave most refs alone, and a list of them may be long.
-        if old == new {
-            continue;
+    // A record that was moved to another version of its lifecycle has its fields in other places, and others of them.
+    let moved = before.filter(|before| before.lifecycle.hash != after.lifecycle.hash);
+    for (slot, (new, field)) in after.fields.iter().zip(&after.lifecycle.fields).enumerate() {
+        let old = match moved {
+            Some(before) => before.field(&field.name),
+            None => before.and_then(|record| record.fields.get(slot)),
+        };
+        differences(&field.name, old.unwrap_or(&Value::Null), new, &mut changes);
+    }
+    if let Some(before) = moved {
+        let gone = before.fields.iter().zip(&before.lifecycle.fields);
+        for (old, field) in gone.filter(|(_, field)| after.lifecycle.field(&field.name).is_none()) {
+            differences(&field.name, old, &Value::Null, &mut changes);
         }
-        let (old, new) = (targets(old), targets(new));
-        let lost = old.difference(&new).map(|id| RefChange { slot, target: *id, added: false });
-        changes.extend(lost);
-        let gained = new.difference(&old).map(|id| RefChange { slot, target: *id, added: true });
-        changes.extend(gained);
     }
     changes
+}
+
+fn differences(field: &Arc<str>, old: &Value, new: &Value, changes: &mut Vec<RefChange>) {
+    // Most rows leave most refs alone, and a list of them may be long.
+    if old == new {
+        return;
+    }
+    let (old, new) = (targets(old), targets(new));
+    let change = |target: &RecordId, added| RefChange { field: Arc::clone(field), target: *target, added };
+    changes.extend(old.difference(&new).map(|id| change(id, false)));
+    changes.extend(new.difference(&old).map(|id| change(id, true)));
 }
 
 fn targets(value: &Value) -> BTreeSet<RecordId> {
@@ -234,11 +245,7 @@ pub fn link_changes(before: Option<&Record>, after: &Record) -> Vec<LinkChange> 
     let changes = ref_changes(before, after).into_iter();
     changes
         .map(|change| LinkChange {
-            key: LinkKey {
-                target: change.target,
-                lifecycle: Arc::clone(&after.lifecycle.name),
-                field: Arc::clone(&after.lifecycle.fields[change.slot].name),
-            },
+            key: LinkKey { target: change.target, lifecycle: Arc::clone(&after.lifecycle.name), field: change.field },
             added: change.added,
         })
         .collect()

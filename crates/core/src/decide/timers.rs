@@ -52,7 +52,7 @@ fn earliest_timer(record: &Record) -> Option<Time> {
     record.timers.iter().map(|timer| timer.due).min()
 }
 
-/// Set the timers of a state that the record has just entered.
+/// Set the timers of a state, as of when the record entered it.
 pub(super) fn arm(draft: &Draft, record: &mut Record) -> Step<()> {
     record.timers.clear();
     for (number, row) in record.lifecycle.clone().rows(EventKind::Time).iter().enumerate() {
@@ -64,8 +64,8 @@ pub(super) fn arm(draft: &Draft, record: &mut Record) -> Step<()> {
                 let env = draft.env(record);
                 match eval(&formula.expr, &env)? {
                     Value::Duration(delay) => Some(
-                        draft
-                            .now
+                        record
+                            .entered_at
                             .checked_add(delay.max(Duration::ZERO))
                             .ok_or_else(|| super::draft::fault(FaultKind::Overflow))?,
                     ),

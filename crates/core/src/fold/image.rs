@@ -36,11 +36,8 @@ impl Image {
         for change in &changes.records {
             let after = &change.after;
             for found in ref_changes(change.before.as_deref(), after) {
-                let key = LinkKey {
-                    target: found.target,
-                    lifecycle: Arc::clone(&after.lifecycle.name),
-                    field: Arc::clone(&after.lifecycle.fields[found.slot].name),
-                };
+                let key =
+                    LinkKey { target: found.target, lifecycle: Arc::clone(&after.lifecycle.name), field: found.field };
                 let members = world.links.get(&key).map_or(&[][..], Vec::as_slice);
                 if found.added {
                     links.entry(key).or_insert(Links::Grew { from: members.len() });

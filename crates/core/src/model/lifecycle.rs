@@ -315,11 +315,18 @@ impl Lifecycle {
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
     pub lifecycles: BTreeMap<Arc<str>, Arc<Lifecycle>>,
+    /// Every version by its hash, current or not, where there are several: what a record may be moved to.
+    pub versions: BTreeMap<Arc<str>, Arc<Lifecycle>>,
 }
 
 impl Definitions {
     pub fn get(&self, name: &str) -> Option<&Arc<Lifecycle>> {
         self.lifecycles.get(name)
+    }
+
+    /// A version by its hash, current or not.
+    pub fn version(&self, hash: &str) -> Option<&Arc<Lifecycle>> {
+        self.versions.get(hash).or_else(|| self.lifecycles.values().find(|lifecycle| *lifecycle.hash == *hash))
     }
 
     /// Whether an account may go below zero: some lifecycle of its asset says that it stands for the world.

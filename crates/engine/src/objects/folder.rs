@@ -46,14 +46,6 @@ pub(super) struct Found {
 }
 
 impl Folder {
-    pub(super) fn open(root: &Path) -> io::Result<Self> {
-        fs::create_dir_all(root.join(DRAFTS))?;
-        if let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            sync(parent)?;
-        }
-        Ok(Self::at(root))
-    }
-
     pub(super) fn at(root: &Path) -> Self {
         Self { root: root.to_owned(), names: Mutex::new(()) }
     }
@@ -72,7 +64,17 @@ impl Folder {
         let mut chance = [0; 16];
         getrandom::fill(&mut chance).map_err(io::Error::other)?;
         let path = self.root.join(DRAFTS).join(hex::encode(&chance));
-        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let open = || OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = match open() {
+            // The first of all: the folder is made when there is something to put there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(self.root.join(DRAFTS))?;
+                let parent = self.root.parent().filter(|parent| !parent.as_os_str().is_empty());
+                sync(parent.unwrap_or(Path::new(".")))?;
+                open()?
+            }
+            opened => opened?,
+        };
         Ok(Draft { path, file })
     }
 
@@ -107,6 +109,9 @@ impl Folder {
 
     /// Objects of one first byte that were written so long ago, and drafts that whoever wrote them has left behind.
     pub(super) fn old(&self, first: u8, age: Duration) -> io::Result<Vec<Found>> {
+        if !self.root.is_dir() {
+            return Ok(Vec::new());
+        }
         let now = self.now()?;
         if first == 0 {
             for entry in fs::read_dir(self.root.join(DRAFTS))? {

@@ -72,13 +72,8 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// A folder, which is made where there is none.
-    pub fn folder(path: impl AsRef<Path>) -> Result<Self, ObjectError> {
-        Ok(Self { folder: Arc::new(Folder::open(path.as_ref())?) })
-    }
-
-    /// A folder that is only looked at: none is made.
-    pub fn existing(path: impl AsRef<Path>) -> Self {
+    /// A folder, which is made when there is something to put there.
+    pub fn folder(path: impl AsRef<Path>) -> Self {
         Self { folder: Arc::new(Folder::at(path.as_ref())) }
     }
 

@@ -1,6 +1,6 @@
 //! What must hold of every entry, whatever the lifecycle: by the log alone, before anything is compared.
 
-use onceward_core::decide::fits;
+use onceward_core::decide::{Call, Operation, fits};
 use onceward_core::model::Lifecycle;
 use onceward_core::record::{ExecutionStatus, Record};
 use onceward_store::log::Body;
@@ -90,9 +90,10 @@ impl Found<'_> {
         self.ensure("INV-3", after.updated_at >= before.updated_at, "a record's time does not go back");
         let again = before.started_at.is_some() && after.started_at != before.started_at;
         self.ensure("INV-3", !again, "a record starts once");
+        let is_moved = before.lifecycle.hash != after.lifecycle.hash;
         if before.is_final() {
-            let stays = after.state == before.state && after.finished_at == before.finished_at;
-            self.ensure("INV-3", stays, "a final state is final");
+            let stays = if is_moved { after.is_final() } else { after.state == before.state };
+            self.ensure("INV-3", stays && after.finished_at == before.finished_at, "a final state is final");
         }
         if let (Some(old), Some(new)) = (&before.execution, &after.execution) {
             let goes = old.token != new.token || old.status == new.status || forward(old.status, new.status);
@@ -101,7 +102,7 @@ impl Found<'_> {
             self.ensure("INV-3", ended, "one execution ends before the next begins");
         }
         for (field, (old, new)) in after.lifecycle.fields.iter().zip(before.fields.iter().zip(&after.fields)) {
-            self.ensure("INV-3", !field.constant || old == new, "what is constant stays");
+            self.ensure("INV-3", is_moved || !field.constant || old == new, "what is constant stays");
         }
     }
 
@@ -113,7 +114,15 @@ impl Found<'_> {
         }
         let moved = before.is_none_or(|before| before.state != after.state);
         let mut led = body.rows.iter().filter_map(|(event, number)| row(&after.lifecycle, event, *number)?.to);
-        let explained = led.next_back().is_some_and(|to| to == after.state);
+        // Who moves a record to another version says into which state.
+        let is_move = |operation: &Operation| matches!(operation.call, Call::Move(_));
+        let is_moved = before.is_some_and(|before| before.lifecycle.hash != after.lifecycle.hash);
+        self.ensure(
+            "INV-3",
+            !is_moved || body.operation.as_deref().is_some_and(is_move),
+            "nothing but a move brings a record to another version",
+        );
+        let explained = is_moved || led.next_back().is_some_and(|to| to == after.state);
         self.ensure("INV-3", !moved || explained, "the rows that were taken lead to the state");
     }
 

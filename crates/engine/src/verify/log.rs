@@ -162,6 +162,9 @@ impl<S: Scan> Verify<'_, S> {
         if let Some(checkpoint) = &first.body.pruned {
             return self.checkpoint(&first.entry, checkpoint);
         }
+        if let Some(used) = &first.body.used {
+            return self.used(&first.entry, used).await;
+        }
         if first.body.catalog > self.scratch.catalog().number() {
             let learned = self.store.learn().await?;
             self.scratch.learn(&learned.catalog)?;

@@ -11,6 +11,7 @@
 //! | `again.rs` | deciding an old operation again |
 //! | `invariants.rs` | what must hold of every change, and of the whole |
 //! | `tables.rs` | tables held against the scratch |
+//! | `uses.rs` | versions that became current on somebody's word |
 //! | `seen.rs` | which rows were met, one bit each |
 //! | `report.rs` | what was found |
 
@@ -21,6 +22,7 @@ mod pruned;
 mod report;
 mod seen;
 mod tables;
+mod uses;
 mod whole;
 
 use std::collections::HashMap;
@@ -32,6 +34,7 @@ use onceward_store::scan::{Scan, Table};
 use onceward_store::{Difference, Scratch, StoreError};
 
 pub use report::{Beyond, Drift, Report, Watch};
+use uses::Uses;
 
 /// Entries of the log, and rows of a table, that are read in one transaction.
 const PAGE: usize = 2_000;
@@ -78,6 +81,7 @@ async fn once<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Result<Re
         batch_end: None,
         newest: 0,
         definitions: HashMap::new(),
+        uses: Uses::of(&learned.catalog),
         report: Report::default(),
         watch,
     };
@@ -94,6 +98,7 @@ async fn once<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Result<Re
         verify.table(*table).await?;
     }
     verify.whole()?;
+    verify.uses_untold();
     verify.report.seq = verify.scratch.seq;
     verify.report.records = verify.scratch.records - verify.scratch.gone;
     Ok(verify.report)
@@ -111,6 +116,7 @@ struct Verify<'a, S> {
     newest: u64,
     /// The current versions as they were, by the catalog's number.
     definitions: HashMap<u32, Arc<Definitions>>,
+    uses: Uses,
     report: Report,
     watch: &'a mut dyn Watch,
 }

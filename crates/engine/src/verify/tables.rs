@@ -26,27 +26,39 @@ impl<S: Scan> Verify<'_, S> {
         let mut seen = Seen::default();
         let mut since = None;
         for round in 1..=ROUNDS {
-            let mut cursor = None;
-            let mut done = 0;
-            loop {
-                let page = self.store.scan(table, cursor, PAGE).await?;
-                self.catch_up(page.seq).await?;
-                since.get_or_insert(page.seq);
-                done += u64::try_from(page.rows.len()).unwrap_or(0);
-                for row in page.rows {
-                    self.row(table, &row, page.seq, &mut seen, round == 1)?;
-                }
-                self.at(table.name(), done, self.about(table));
-                cursor = page.next;
-                if cursor.is_none() {
-                    break;
-                }
+            // Whoever waits for its time stands in `later`, and is put where it belongs at any moment after that, without a word in the
+            // log: first there, then here, it is met once at least.
+            if matches!(table, Table::Ready | Table::Lanes) {
+                let is_first = round == 1 && table == Table::Ready;
+                self.pages(Table::Later, &mut since, &mut seen, is_first).await?;
             }
-            self.report.rows += if round == 1 { done } else { 0 };
+            self.pages(table, &mut since, &mut seen, round == 1).await?;
             if self.missing(table, since.unwrap_or(0), &seen, round == ROUNDS)? == 0 {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// All rows of a table. What is wrong with them is told once, and they are counted once.
+    async fn pages(&mut self, table: Table, since: &mut Option<u64>, seen: &mut Seen, tell: bool) -> Result<(), Stop> {
+        let mut cursor = None;
+        let mut done = 0;
+        loop {
+            let page = self.store.scan(table, cursor, PAGE).await?;
+            self.catch_up(page.seq).await?;
+            since.get_or_insert(page.seq);
+            done += u64::try_from(page.rows.len()).unwrap_or(0);
+            for row in page.rows {
+                self.row(table, &row, page.seq, seen, tell)?;
+            }
+            self.at(table.name(), done, self.about(table));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        self.report.rows += if tell { done } else { 0 };
         Ok(())
     }
 
@@ -122,7 +134,10 @@ impl<S: Scan> Verify<'_, S> {
                     wrong.push(What::Broken("it stands at the back of its lane, and nobody is before it".to_owned()));
                 }
             }
-            Beside::Nothing | Beside::Front(true) | Beside::Lease(_) => {}
+            Beside::Twice(true) => {
+                wrong.push(What::Broken("it waits for its time, and is handed out already".to_owned()));
+            }
+            Beside::Nothing | Beside::Front(true) | Beside::Twice(false) | Beside::Lease(_) => {}
         }
         if let Some((_, Some(links))) = row.columns.iter().find(|(name, _)| *name == "links") {
             let (least, most) = (known.linked, known.raised);
@@ -268,16 +283,14 @@ impl<S: Scan> Verify<'_, S> {
             let rows = self.rows_after(table, last)?;
             let Some((row, ..)) = rows.last() else { break };
             last = *row;
-            for (row, at, born) in rows {
-                if seen.has(row) || at.is_none() {
-                    continue;
-                }
+            for (row, stands, born) in rows {
+                let Some((table, at)) = stands.filter(|_| !seen.has(row)) else { continue };
                 if born > since {
                     self.report.too_young += u64::from(tell);
                     continue;
                 }
                 missing += 1;
-                if let (true, Some(at)) = (tell, at) {
+                if tell {
                     let difference = Difference::new(table.name(), at, What::Missing);
                     self.found(Difference { rule: rule(table), ..difference });
                 }
@@ -286,8 +299,8 @@ impl<S: Scan> Verify<'_, S> {
         Ok(missing)
     }
 
-    /// Rows of the scratch after a number: what each stands for in the table, if it stands for something, and since when.
-    fn rows_after(&mut self, table: Table, last: u64) -> Result<Vec<(u64, Option<At>, u64)>, StoreError> {
+    /// Rows of the scratch after a number: what each stands for in which table, if it stands for something, and since when.
+    fn rows_after(&mut self, table: Table, last: u64) -> Result<Vec<Expected>, StoreError> {
         if let Some(kind) = kind(table) {
             let rows = self.scratch.keyed_after(kind, last, PAGE)?.into_iter();
             return Ok(rows
@@ -298,48 +311,56 @@ impl<S: Scan> Verify<'_, S> {
                         (Kind::Count | Kind::Tally | Kind::Reference, Some(value)) => value != "0",
                         _ => true,
                     };
-                    (row.row, counts.then_some(row.at), row.born)
+                    (row.row, counts.then_some((table, row.at)), row.born)
                 })
                 .collect());
         }
         Ok(match table {
             Table::Counter | Table::Pruned => {
-                vec![(1, Some(At::Key("1".to_owned())), 0)].into_iter().filter(|_| last == 0).collect()
+                vec![(1, Some((table, At::Key("1".to_owned()))), 0)].into_iter().filter(|_| last == 0).collect()
             }
             Table::Executions => {
                 let rows = self.scratch.executions_after(last, PAGE)?.into_iter();
-                rows.map(|row| (row.row, Some(row.at), row.born)).collect()
+                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
             }
             Table::Entries => {
                 let rows = self.scratch.moved_after(last, PAGE)?.into_iter();
-                rows.map(|row| (row.row, Some(row.at), row.born)).collect()
+                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
             }
             Table::Links => {
                 let rows = self.scratch.links_after(last, PAGE)?.into_iter();
-                rows.map(|row| (row.row, Some(row.at), row.born)).collect()
+                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
             }
             _ => {
                 let rows = self.scratch.records_after(last, PAGE)?.into_iter();
                 rows.map(|known| {
-                    let at = self.stands_in(table, &known).then_some(At::Record(known.record.id));
-                    (known.row, at, known.entry)
+                    let at = |table| (table, At::Record(known.record.id));
+                    (known.row, self.stands_in(table, &known).map(at), known.entry)
                 })
                 .collect()
             }
         })
     }
 
-    /// Whether a table must have a row of a record. In `ready` that is not known of jobs with a work key: their lane says it.
-    fn stands_in(&self, table: Table, known: &Known) -> bool {
+    /// The table that must have a row of a record, where it is this one, or where the record should still wait for its time before it
+    /// stands in this one. In `ready` that is not known of jobs with a work key: their lane says it.
+    fn stands_in(&self, table: Table, known: &Known) -> Option<Table> {
         if known.lost {
-            return false;
+            return None;
         }
-        if table == Table::Ready && readiness(&known.record).is_some_and(|waiting| waiting.key.is_some()) {
-            return false;
+        expected(table, known, self.scratch.catalog(), Beside::Nothing)?;
+        let (Table::Ready | Table::Lanes, Some(waiting)) = (table, readiness(&known.record)) else {
+            return Some(table);
+        };
+        if waiting.from > self.now.max(self.latest) {
+            return ((table == Table::Lanes) == waiting.key.is_some()).then_some(Table::Later);
         }
-        expected(table, known, self.scratch.catalog(), Beside::Nothing).is_some()
+        (table == Table::Lanes || waiting.key.is_none()).then_some(table)
     }
 }
+
+/// A row that should be there: its number in the scratch, what it stands for in which table, if it does, and since when.
+type Expected = (u64, Option<(Table, At)>, u64);
 
 /// The rows with keys that a table keeps.
 const fn kind(table: Table) -> Option<Kind> {
@@ -359,7 +380,7 @@ const fn rule(table: Table) -> Option<&'static str> {
         Table::Effects => Some("INV-1"),
         Table::Records | Table::Executions => Some("INV-3"),
         // Whoever waits is found, and what is due is done.
-        Table::Queues | Table::Ready | Table::Lanes | Table::Timers => Some("INV-4"),
+        Table::Queues | Table::Ready | Table::Lanes | Table::Later | Table::Timers => Some("INV-4"),
         Table::Counts | Table::Accounts | Table::Entries => Some("INV-7"),
         _ => None,
     }

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use crate::stage::{JOB, on_each, open, sqlite, start, wait};
 
 fn beside(folder: &Folder) -> Objects {
-    Objects::folder(folder.file().with_extension("objects")).expect("a folder")
+    Objects::folder(folder.file().with_extension("objects"))
 }
 
 fn with(objects: &Objects) -> Config {

@@ -242,8 +242,8 @@ fn unsound_files_are_told() {
         let error = engine.define(&Files { files: vec![file] }).await.expect_err("unsound");
         assert_eq!((error.status(), error.code()), (422, "unsound_lifecycle"));
         let EngineError::Store(store) = &error else { panic!("{error}") };
-        let StoreError::Unsound(diagnostics) = &**store else { panic!("{error}") };
-        assert!(error.to_string().contains(&diagnostics[0].message), "{error}");
+        let StoreError::Unsound(found) = &**store else { panic!("{error}") };
+        assert!(error.to_string().contains(&found.diagnostics[0].message), "{error}");
         engine.close().await;
     });
 }

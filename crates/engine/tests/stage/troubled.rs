@@ -12,7 +12,7 @@ use onceward_core::value::RecordId;
 use onceward_store::{
     AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, Holding, Kin, LeaseQuery,
     LinkPage, LinkQuery, ListQuery, MemoryStore, OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request,
-    RequestName, Save, Standing, StateCount, Statement, StatementQuery, Store, StoreError, WorkerSeen,
+    RequestName, Save, Standing, StateCount, Statement, StatementQuery, Store, StoreError, VersionCount, WorkerSeen,
 };
 use tokio::sync::Semaphore;
 
@@ -81,6 +81,10 @@ impl Store for Troubled {
         self.inner.log(after, limit).await
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        self.inner.last().await
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         self.inner.history(record, after_version, limit).await
     }
@@ -103,6 +107,10 @@ impl Store for Troubled {
 
     async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
         self.inner.referenced(hashes).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        self.inner.contents(sha256s).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
@@ -155,6 +163,14 @@ impl Store for Troubled {
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
         self.inner.put_definitions(files).await
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        self.inner.use_definition(hash, by, now).await
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        self.inner.counts_by_version().await
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {

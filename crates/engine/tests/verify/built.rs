@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onceward_core::decide::{Call, ErrorReport, Operation};
+use onceward_core::decide::{Call, ErrorReport, Move, Operation};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::Payload;
+use onceward_core::record::{Actor, Payload};
 use onceward_core::time::{Duration, Time};
+use onceward_core::value::RecordId;
 use onceward_engine::{Report, verify};
 use onceward_store::scan::Scan;
 use onceward_store::{
@@ -169,6 +170,12 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     for _ in 0..3 {
         driver.create(&ann, "suite.task", json!({ "lane": "b" }), now).await;
     }
+    // And some whose time has not come, with a key and without.
+    for fields in [json!({ "weight": 2 }), json!({ "lane": "b" }), json!({ "lane": "c", "weight": 1 })] {
+        let mut fields = fields;
+        fields["readyAt"] = json!("2030-01-01T00:00:00Z");
+        driver.create(&ann, "suite.task", fields, now).await;
+    }
     // Done, failed and leased again, running, committed and not finished.
     let finish = |record, token, finish| Call::Commit { record, token, result: json!({ "made": "it" }), finish };
     let token = driver.lease(&bob, tasks[5], now).await;
@@ -189,7 +196,30 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     let name = WorkerName { holder: "bob".into(), worker: "w".into() };
     let seen = WorkerSeen { name, lifecycles: vec!["suite.task".into()], seen: later };
     store.note_workers(&[seen]).await.expect("a note");
+    turn(store, &[tasks[0], first]).await;
     later
+}
+
+/// Another version of the suite, by which these records live from then on, while new ones are made by the first again.
+async fn turn<S: Store>(store: &S, ids: &[RecordId]) {
+    let ops = Actor::new("ops", &["operator"]);
+    let old = store.definitions().await.expect("definitions");
+    let mut files = suite();
+    for file in &mut files.files {
+        file.text = file.text.replace("limit = 2", "limit = 3").replace("max = 10, clash", "max = 12, clash").into();
+    }
+    let new = store.put_definitions(&files).await.expect("sound files");
+    let mut driver = Driver::new(store).await;
+    for id in ids {
+        let record = store.record(*id).await.expect("a look").expect("it is there");
+        let to = Arc::clone(&new.definitions.get(&record.lifecycle.name).expect("it is known").hash);
+        let states = [("none".into(), "none".into())].into();
+        driver.ok(&ops, Call::Move(Move { record: *id, to, states, ended: false }), start()).await;
+    }
+    for name in ["suite.task", "suite.box"] {
+        let hash = &old.definitions.get(name).expect("it is known").hash;
+        store.use_definition(hash, "ops", start()).await.expect("it was there before");
+    }
 }
 
 pub(crate) fn played(files: &Files, seed: u64, operations: usize) -> Vec<(Operation, Time)> {

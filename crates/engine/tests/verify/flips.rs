@@ -100,7 +100,7 @@ impl Flip<'_> {
             match &*self.table.name {
                 "history" => hints.extend(value("seq").map(shown)),
                 "records" | "queues" => record = value("id"),
-                "executions" | "effects" | "ready" | "lanes" | "timers" => {
+                "executions" | "effects" | "ready" | "lanes" | "later" | "timers" => {
                     let number = value("record").map(shown).unwrap();
                     hints.push(format!("row {number}"));
                     let sql = "SELECT id FROM records WHERE row = ?1";
@@ -119,7 +119,7 @@ impl Flip<'_> {
                 "counter" | "pruned" => hints.extend(value("one").map(shown)),
                 "contents" => hints.extend(value("sha256").map(shown)),
                 "names" | "sources" => hints.extend(value("id").map(shown)),
-                "definitions" => hints.extend(value("number").map(shown)),
+                "definitions" | "turns" => hints.extend(value("number").map(shown)),
                 other => panic!("{other} is a new table: say what its rows are called"),
             }
             if let Some(Value::Blob(bytes)) = record {

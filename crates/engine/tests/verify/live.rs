@@ -89,5 +89,5 @@ fn a_view_wants_a_database_of_ours() {
     assert!(SqliteView::open(folder.file()).is_err());
     assert!(!folder.file().exists(), "it makes no file");
     rusqlite::Connection::open(folder.file()).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
-    assert!(matches!(SqliteView::open(folder.file()), Err(StoreError::Corrupt(_))));
+    assert!(matches!(SqliteView::open(folder.file()), Err(StoreError::NoDatabase(_))));
 }

@@ -29,6 +29,6 @@ fn nothing_is_wrong_with_a_postgresql_database() {
 fn a_view_wants_our_schema() {
     wait(async {
         let found = PostgresView::open(&Server::shared().database()).await;
-        assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
+        assert!(matches!(found, Err(StoreError::NoDatabase(_))), "{found:?}");
     });
 }

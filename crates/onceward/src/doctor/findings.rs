@@ -184,6 +184,7 @@ mod tests {
             counts: Vec::new(),
             waiting: Vec::new(),
             behind: 0,
+            later: 0,
             overdue: Overdue::default(),
             inbox: None,
             settings: Vec::new(),

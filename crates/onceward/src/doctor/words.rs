@@ -78,6 +78,9 @@ fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
     if look.behind > 0 {
         lines.push(("behind", format!("{} jobs wait for others of their work key", at_least(look.behind))));
     }
+    if look.later > 0 {
+        lines.push(("later", format!("{} jobs wait for their time", at_least(look.later))));
+    }
     let named = [("overdue", Some(look.overdue)), ("inbox", look.inbox)];
     for (what, overdue) in named {
         let Some(overdue) = overdue.filter(|overdue| overdue.count > 0) else { continue };
@@ -132,6 +135,7 @@ fn as_seen(seen: &Seen) -> Value {
         "records": records,
         "waiting": waiting,
         "behind": look.behind,
+        "later": look.later,
         "overdue": overdue(&look.overdue),
         "ended_leases": look.overdue.leases,
         "committed_not_done": look.overdue.committed,

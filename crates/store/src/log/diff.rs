@@ -1,6 +1,6 @@
 //! How one version of a record differs from the one before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use onceward_core::model::Lifecycle;
@@ -18,9 +18,12 @@ pub struct Diff {
     /// Only in a record's first entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Created>,
+    /// The hash of the version that the record lives by from now on; then all of its fields stand here, as in a first entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
-    /// By name; in a first entry those that are not null.
+    /// By name; in a first entry, and where the record was moved, those that are not null.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     fields: BTreeMap<Arc<str>, Plain>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,14 +68,20 @@ pub enum Stuck {
 impl Diff {
     pub fn between(before: Option<&Record>, after: &Record) -> Self {
         let Some(before) = before else { return Self::first(after) };
+        let moved = before.lifecycle.hash != after.lifecycle.hash;
         let changed = after.fields.iter().zip(&before.fields).zip(&after.lifecycle.fields);
         Self {
             created: None,
-            state: (before.state != after.state).then(|| Arc::clone(after.state_name())),
-            fields: changed
-                .filter(|((new, old), _)| new != old)
-                .map(|((new, _), field)| (Arc::clone(&field.name), Plain(new.clone())))
-                .collect(),
+            moved: moved.then(|| Arc::clone(&after.lifecycle.hash)),
+            state: (moved || before.state != after.state).then(|| Arc::clone(after.state_name())),
+            fields: if moved {
+                all_fields(after)
+            } else {
+                changed
+                    .filter(|((new, old), _)| new != old)
+                    .map(|((new, _), field)| (Arc::clone(&field.name), Plain(new.clone())))
+                    .collect()
+            },
             attempt: differs(&before.attempt, &after.attempt),
             started_at: differs(&before.started_at, &after.started_at).flatten(),
             finished_at: differs(&before.finished_at, &after.finished_at).flatten(),
@@ -86,7 +95,6 @@ impl Diff {
     }
 
     fn first(after: &Record) -> Self {
-        let fields = after.fields.iter().zip(&after.lifecycle.fields).filter(|(value, _)| !value.is_null());
         Self {
             created: Some(Created {
                 lifecycle: Arc::clone(&after.lifecycle.name),
@@ -94,8 +102,9 @@ impl Diff {
                 owner: Arc::clone(&after.owner),
                 payload: after.payload,
             }),
+            moved: None,
             state: Some(Arc::clone(after.state_name())),
-            fields: fields.map(|(value, field)| (Arc::clone(&field.name), Plain(value.clone()))).collect(),
+            fields: all_fields(after),
             attempt: (after.attempt != 0).then_some(after.attempt),
             started_at: after.started_at,
             finished_at: after.finished_at,
@@ -113,9 +122,21 @@ impl Diff {
         self.fields.iter().map(|(name, value)| (name, &value.0))
     }
 
-    /// The record after the change; `None` where the diff does not fit what it is applied to.
-    pub(crate) fn apply(&self, before: Record, version: u64, at: Time) -> Option<Record> {
+    /// The record after the change; `None` where the diff does not fit what it is applied to. `lifecycles` by hash: a record may be
+    /// moved from one version to another.
+    pub(crate) fn apply(
+        &self,
+        before: Record,
+        version: u64,
+        at: Time,
+        lifecycles: &HashMap<Arc<str>, Arc<Lifecycle>>,
+    ) -> Option<Record> {
         let mut record = before;
+        if let Some(hash) = &self.moved {
+            record.lifecycle = Arc::clone(lifecycles.get(hash)?);
+            record.fields = vec![Value::Null; record.lifecycle.fields.len()];
+            self.state.as_ref()?;
+        }
         record.version = version;
         record.updated_at = at;
         if let Some(state) = &self.state {
@@ -142,6 +163,12 @@ impl Diff {
         }
         Some(record)
     }
+}
+
+/// Those that are not null, by name.
+fn all_fields(record: &Record) -> BTreeMap<Arc<str>, Plain> {
+    let fields = record.fields.iter().zip(&record.lifecycle.fields).filter(|(value, _)| !value.is_null());
+    fields.map(|(value, field)| (Arc::clone(&field.name), Plain(value.clone()))).collect()
 }
 
 impl Created {

@@ -31,7 +31,7 @@ pub const NO_HASH: Hash = [0; 32];
 pub struct Entry {
     /// Its place in the log; no place is left out.
     pub seq: u64,
-    /// `None` for a refusal that was audited, and for a checkpoint.
+    /// `None` for a refusal that was audited, for a checkpoint, and for a version that became current.
     pub record: Option<RecordId>,
     /// The record's version after it.
     pub version: u64,
@@ -103,6 +103,20 @@ pub struct Body<'a> {
     /// Nobody's operation: what pruning took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned: Option<Cow<'a, Checkpoint>>,
+    /// Nobody's record: a version became the current one of its lifecycle by somebody's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Used>,
+}
+
+/// What became current, and by whose word. When is the entry's own time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// Among all that ever became current.
+    pub number: u32,
+    pub lifecycle: Arc<str>,
+    /// The version's hash.
+    pub definition: Arc<str>,
+    pub by: Arc<str>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
@@ -185,6 +199,11 @@ impl NewEntry {
 pub(crate) fn entry_of(checkpoint: &Checkpoint, now: Time, previous: &Hash) -> Result<NewEntry, StoreError> {
     let body = Body { pruned: Some(Cow::Borrowed(checkpoint)), ..Body::default() };
     NewEntry::write(None, 0, now, previous, &body)
+}
+
+/// The entry of a version that became current; it follows no other.
+pub(crate) fn entry_of_use(used: Used, now: Time) -> Result<NewEntry, StoreError> {
+    NewEntry::write(None, 0, now, &NO_HASH, &Body { used: Some(used), ..Body::default() })
 }
 
 /// The entries of one operation. `heads` knows the hash of each record's last entry and learns the new ones.

@@ -71,7 +71,7 @@ impl Replay {
         if entry.version != start.version + 1 {
             return Err(ReplayError::Unfit(seq));
         }
-        let after = diff.apply(start, entry.version, entry.at).ok_or(ReplayError::Unfit(seq))?;
+        let after = diff.apply(start, entry.version, entry.at, &self.lifecycles).ok_or(ReplayError::Unfit(seq))?;
         let executions = diff.execution.map(|execution| (id, execution)).into_iter().collect();
         if let Some(effect) = body.effect
             && self.effects.insert(id, effect).is_some()

@@ -1,6 +1,7 @@
 //! The reference model: a world in memory that is simple enough to be obviously right. For tests and simulations, not for
 //! users: nothing outlives the process.
 
+mod definitions;
 mod kept;
 mod ledger;
 mod prune;
@@ -27,7 +28,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::store::Store;
 use crate::workers::{Holding, WorkerSeen};
@@ -79,6 +80,10 @@ impl Store for MemoryStore {
         Ok(kept.log.iter().filter(|entry| entry.seq > after).take(limit).cloned().collect())
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        Ok(self.kept().log.last().map_or(0, |entry| entry.seq))
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let kept = self.kept();
         let own = kept.log.iter().filter(|entry| entry.record == Some(record) && entry.version > after_version);
@@ -105,6 +110,11 @@ impl Store for MemoryStore {
         let kept = self.kept();
         let had = kept.world.records.values().flatten().filter_map(|record| record.payload);
         Ok(had.map(|payload| payload.sha256).filter(|sha256| hashes.contains(sha256)).collect())
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        let kept = self.kept();
+        Ok(sha256s.iter().map(|sha256| kept.contents.get(sha256).cloned()).collect())
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
@@ -157,11 +167,15 @@ impl Store for MemoryStore {
     }
 
     fn put_definitions(&self, files: &Files) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send {
-        ready(onceward_core::load(files).map_err(StoreError::Unsound).map(|loaded| {
-            let mut kept = self.kept();
-            Arc::make_mut(&mut kept.catalog).learn(&loaded.definitions);
-            Arc::clone(&kept.catalog)
-        }))
+        ready(self.kept().define(files, self.clock.now()))
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        self.kept().use_definition(hash, by, now)
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        Ok(self.kept().counts_by_version())
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {

@@ -119,7 +119,7 @@ impl Kept {
                 && query.owner.as_ref().is_none_or(|owner| *owner == record.owner)
         };
         let after = query.after.unwrap_or(0);
-        let mut page = Page { records: Vec::new(), next: None };
+        let mut page = Page::default();
         let mut last = None;
         let looked_at = looked_at(query.limit);
         for (number, (row, record)) in self.records().filter(|(row, _)| *row > after).enumerate() {

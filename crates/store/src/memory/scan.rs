@@ -1,4 +1,5 @@
-//! Looking through the reference model. It keeps no `entries`, `ready`, `lanes`, `timers` or `tallies`: it works them out when asked.
+//! Looking through the reference model. It keeps no `entries`, `ready`, `lanes`, `later`, `timers` or `tallies`: it works them
+//! out when asked.
 
 use onceward_core::decide::CountKey;
 use onceward_core::hex;
@@ -164,9 +165,13 @@ impl World {
                 ];
                 vec![Kept::new(At::Key("1".to_owned()), columns)]
             }
-            Table::Entries | Table::Ready | Table::Lanes | Table::Timers | Table::Tallies | Table::Counter => {
-                Vec::new()
-            }
+            Table::Entries
+            | Table::Ready
+            | Table::Lanes
+            | Table::Later
+            | Table::Timers
+            | Table::Tallies
+            | Table::Counter => Vec::new(),
         }
     }
 

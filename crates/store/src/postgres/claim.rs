@@ -409,7 +409,7 @@ fn touched(net: &Net) -> BTreeSet<QueueKey> {
             touched.extend([old, new].into_iter().flatten());
         }
         let (old, new) = record.waiting();
-        if old != new {
+        if old != new || record.is_moved() {
             touched.extend([old, new].into_iter().flatten().filter_map(|waiting| waiting.key));
         }
     }

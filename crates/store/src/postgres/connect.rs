@@ -1,8 +1,9 @@
 //! Connections: a pool of them, made when they are needed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime, TimeoutType, Timeouts};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
@@ -57,13 +58,57 @@ pub(super) fn config(url: &str) -> Result<(Config, Tls), StoreError> {
     Ok((config, asked.tls()?))
 }
 
+/// Connections to one database, and what to call it where it cannot be reached.
+#[derive(Clone, Debug)]
+pub(super) struct Pool {
+    connections: deadpool_postgres::Pool,
+    place: Arc<str>,
+}
+
+impl Pool {
+    pub(super) async fn get(&self) -> Result<Object, StoreError> {
+        let place = &self.place;
+        self.connections.get().await.map_err(|error| match error {
+            PoolError::Timeout(TimeoutType::Wait) => {
+                StoreError::Unavailable(format!("all {CONNECTIONS} connections to {place} are in use"))
+            }
+            PoolError::Timeout(_) => {
+                StoreError::Unavailable(format!("{place} did not answer within {} s", PATIENCE.as_secs()))
+            }
+            PoolError::Backend(error) => match StoreError::from(error) {
+                known @ (StoreError::Full | StoreError::ReadOnly(_) | StoreError::Corrupt(_)) => known,
+                StoreError::Unavailable(why) => StoreError::Unavailable(format!("{place}: {why}")),
+                other => StoreError::Unavailable(format!("{place}: {other}")),
+            },
+            other => StoreError::Unavailable(format!("{place}: {other}")),
+        })
+    }
+}
+
+/// Where a database is: its host, port and name, without who asks.
+fn place(config: &Config) -> String {
+    let host = |host: &Host| match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(path) => path.display().to_string(),
+    };
+    let ports = config.get_ports();
+    let port = |at: usize| ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+    let hosts = config.get_hosts().iter().enumerate().map(|(at, one)| format!("{}:{}", host(one), port(at)));
+    let hosts: Vec<String> = hosts.collect();
+    let name = config.get_dbname().or(config.get_user()).unwrap_or("postgres");
+    format!("database `{name}` at {}", if hosts.is_empty() { "localhost".to_owned() } else { hosts.join(", ") })
+}
+
 /// A pool of connections. None is made yet.
 pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
     let (config, tls) = config(url)?;
+    let place = place(&config).into();
     let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
-    let built = Pool::builder(manager).max_size(CONNECTIONS).runtime(Runtime::Tokio1).timeouts(timeouts).build();
-    built.map_err(|error| StoreError::Unavailable(error.to_string()))
+    let built = deadpool_postgres::Pool::builder(manager).max_size(CONNECTIONS).runtime(Runtime::Tokio1);
+    let built = built.timeouts(timeouts).build().map_err(|error| StoreError::Unavailable(error.to_string()));
+    Ok(Pool { connections: built?, place })
 }
 
 /// A connection that is open in the middle of a transaction is not given back: it is closed, and with it what it had begun.

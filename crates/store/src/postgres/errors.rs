@@ -2,7 +2,6 @@
 
 use std::error::Error as _;
 
-use deadpool_postgres::PoolError;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{WasNull, WrongType};
@@ -27,18 +26,6 @@ impl From<Error> for StoreError {
             other if ["22", "23", "54"].contains(&&other[..2]) => Self::Rejected(text),
             _ if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_COLUMN => Self::Corrupt(text),
             _ => Self::Unavailable(text),
-        }
-    }
-}
-
-impl From<PoolError> for StoreError {
-    fn from(error: PoolError) -> Self {
-        match error {
-            PoolError::Backend(error) => match Self::from(error) {
-                known @ (Self::Full | Self::ReadOnly(_) | Self::Corrupt(_) | Self::Unavailable(_)) => known,
-                other => Self::Unavailable(other.to_string()),
-            },
-            other => Self::Unavailable(other.to_string()),
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Where records stand in line: links, timers, ordered queues, work that is ready, and the lanes of work keys.
 
+use std::sync::Arc;
+
 use onceward_core::decide::Waiting;
+use onceward_core::record::Record;
 use onceward_core::time::Time;
 use uuid::Uuid;
 
+use super::marks::Ranks;
 use super::pipeline::{Pipeline, arg};
 use super::rows::key_text;
 use super::write::Writing;
@@ -46,8 +50,17 @@ const UNREADY: &str = "DELETE FROM onceward.ready WHERE ctid = ANY (ARRAY(SELECT
      FROM (SELECT unnest($1::bigint[]) AS l, unnest($2::bigint[]) AS k, unnest($3::bigint[]) AS r) k CROSS JOIN LATERAL \
      (SELECT ctid FROM onceward.ready WHERE lifecycle = k.l AND rank = k.k AND record = k.r OFFSET 0) x))";
 
+const LATER: &str = "INSERT INTO onceward.later (lifecycle, rank, record, ready_at, definition, key) \
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
+     unnest($5::bigint[]), unnest($6::text[])";
+
+const NOT_LATER: &str = "DELETE FROM onceward.later WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS a, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.later WHERE ready_at = k.a AND record = k.r OFFSET 0) x))";
+
 const JOIN: &str = "INSERT INTO onceward.lanes (lifecycle, key, front, rank, record, ready_at, definition) \
-     SELECT * FROM unnest($1::bigint[], $2::text[], $3::bool[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])";
+     SELECT k.l, k.p, false, k.k, k.r, k.a, k.d \
+     FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) k(l, p, k, r, a, d)";
 
 const LEAVE: &str = "DELETE FROM onceward.lanes WHERE ctid = ANY (ARRAY(SELECT x.ctid \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) k(l, p, k, r) CROSS JOIN LATERAL (SELECT ctid \
@@ -69,8 +82,11 @@ pub(super) struct Lines {
     queue: Places,
     unqueue: Places,
     pub(super) ready: Ready,
-    /// With the key, and whether it stands in front.
-    join: Vec<(Spot, String, bool)>,
+    /// With the key.
+    later: Vec<(Spot, Option<String>)>,
+    not_later: (Vec<i64>, Vec<i64>),
+    /// With the key.
+    join: Vec<(Spot, String)>,
     leave: (Vec<i64>, Vec<String>, Vec<i64>, Vec<i64>),
 }
 
@@ -93,10 +109,9 @@ pub(super) struct Spot {
 }
 
 impl Ready {
-    pub(super) fn come(&mut self, writing: &mut Writing<'_>, spot: &Spot, key: Option<String>) {
+    fn come(&mut self, ranks: &mut Ranks, spot: &Spot, key: Option<String>) {
         self.come.push((*spot, key));
-        let lowest = writing.ranks.entry(spot.lifecycle).or_insert(spot.rank);
-        *lowest = spot.rank.min(*lowest);
+        ranks.comes(spot.lifecycle, spot.rank);
     }
 
     pub(super) fn go(&mut self, lifecycle: i64, rank: i64, row: i64) {
@@ -109,19 +124,21 @@ impl Ready {
         if !self.go.0.is_empty() {
             pipeline.add(UNREADY, vec![arg(self.go.0), arg(self.go.1), arg(self.go.2)]);
         }
-        if !self.come.is_empty() {
-            let spots = || self.come.iter().map(|(spot, _)| spot);
-            let parameters = vec![
-                arg(spots().map(|spot| spot.lifecycle).collect::<Vec<_>>()),
-                arg(spots().map(|spot| spot.rank).collect::<Vec<_>>()),
-                arg(spots().map(|spot| spot.row).collect::<Vec<_>>()),
-                arg(spots().map(|spot| spot.from.micros()).collect::<Vec<_>>()),
-                arg(spots().map(|spot| spot.definition).collect::<Vec<_>>()),
-                arg(self.come.iter().map(|(_, key)| key.clone()).collect::<Vec<_>>()),
-            ];
-            pipeline.add(READY, parameters);
-        }
+        come(pipeline, READY, self.come);
     }
+}
+
+/// Rows of `ready` or `later`, with their keys.
+fn come(pipeline: &mut Pipeline<'_>, sql: &'static str, rows: Vec<(Spot, Option<String>)>) {
+    if rows.is_empty() {
+        return;
+    }
+    let spots = || rows.iter().map(|(spot, _)| spot);
+    let (lifecycles, ranks): (Vec<i64>, Vec<i64>) = spots().map(|spot| (spot.lifecycle, spot.rank)).unzip();
+    let (numbers, times): (Vec<i64>, Vec<i64>) = spots().map(|spot| (spot.row, spot.from.micros())).unzip();
+    let definitions: Vec<i64> = spots().map(|spot| spot.definition).collect();
+    let keys: Vec<Option<String>> = rows.into_iter().map(|(_, key)| key).collect();
+    pipeline.add(sql, vec![arg(lifecycles), arg(ranks), arg(numbers), arg(times), arg(definitions), arg(keys)]);
 }
 
 impl Lines {
@@ -144,7 +161,7 @@ impl Lines {
                     columns.1.push(row);
                 }
             }
-            writing.earliest = new.map_or(writing.earliest, |due| due.min(writing.earliest));
+            writing.ranks.earliest = new.map_or(writing.ranks.earliest, |due| due.min(writing.ranks.earliest));
         }
         let (old, new) = record.queue();
         if old != new {
@@ -159,14 +176,14 @@ impl Lines {
             }
         }
         let (old, new) = record.waiting();
-        if old != new {
+        if old != new || record.is_moved() {
             self.wait(writing, record, old, new)?;
         }
         Ok(())
     }
 
-    /// Without a key a job may be leased. With one it stands at the back until its lane is settled; but one whose time has not
-    /// come stands in front at once, so that nobody has to come by when it does.
+    /// One whose time has not come waits for it. Else a job without a key may be leased, and one with a key stands at the back until
+    /// its lane is settled.
     fn wait(
         &mut self,
         writing: &mut Writing<'_>,
@@ -178,6 +195,12 @@ impl Lines {
         let (lifecycle, row) = (known.names.known(&after.lifecycle.name)?, writing.row(after.id)?);
         if let Some(was) = old {
             let rank = rank(was.priority, was.from);
+            // Without a key it never waited for another time than its fields said.
+            let waited = |before: &Arc<Record>| was.key.is_some() || was.from > before.entered_at;
+            if record.before.as_ref().is_some_and(waited) {
+                self.not_later.0.push(was.from.micros());
+                self.not_later.1.push(row);
+            }
             self.ready.go(lifecycle, rank, row);
             if let Some(key) = was.key {
                 self.leave.0.push(lifecycle);
@@ -190,16 +213,14 @@ impl Lines {
         let definition = known.catalog.number_of(&after.lifecycle)?;
         let (rank, from) = (rank(is.priority, is.from), is.from);
         let spot = Spot { lifecycle, rank, row, from, definition: i64::from(definition) };
-        let Some(key) = is.key else {
-            self.ready.come(writing, &spot, None);
-            return Ok(());
-        };
-        let text = key_text(&key.parts)?.0;
-        let ordered = known.work_key(definition).is_some_and(|key| key.ordered);
-        let front = !ordered && from > writing.latest();
-        self.join.push((spot, text.clone(), front));
-        if front {
-            self.ready.come(writing, &spot, Some(text));
+        let key = is.key.map(|key| key_text(&key.parts)).transpose()?.map(|(text, _)| text);
+        match key {
+            key if from > writing.latest() => {
+                writing.ranks.soonest = from.min(writing.ranks.soonest);
+                self.later.push((spot, key));
+            }
+            None => self.ready.come(&mut writing.ranks, &spot, None),
+            Some(key) => self.join.push((spot, key)),
         }
         Ok(())
     }
@@ -224,17 +245,21 @@ impl Lines {
                 pipeline.add(sql, vec![arg(lifecycles), arg(keys), arg(times), arg(ids)]);
             }
         }
+        // Before `ready` is looked at: whoever puts one there meanwhile holds its row here until that is done.
+        if !self.not_later.0.is_empty() {
+            pipeline.add(NOT_LATER, vec![arg(self.not_later.0), arg(self.not_later.1)]);
+        }
         self.ready.write(pipeline);
+        come(pipeline, LATER, self.later);
         if !self.leave.0.is_empty() {
             let (lifecycles, keys, ranks, rows) = self.leave;
             pipeline.add(LEAVE, vec![arg(lifecycles), arg(keys), arg(ranks), arg(rows)]);
         }
         if !self.join.is_empty() {
-            let spots = || self.join.iter().map(|(spot, ..)| spot);
+            let spots = || self.join.iter().map(|(spot, _)| spot);
             let parameters = vec![
                 arg(spots().map(|spot| spot.lifecycle).collect::<Vec<_>>()),
-                arg(self.join.iter().map(|(_, key, _)| key.clone()).collect::<Vec<_>>()),
-                arg(self.join.iter().map(|(.., front)| *front).collect::<Vec<_>>()),
+                arg(self.join.iter().map(|(_, key)| key.clone()).collect::<Vec<_>>()),
                 arg(spots().map(|spot| spot.rank).collect::<Vec<_>>()),
                 arg(spots().map(|spot| spot.row).collect::<Vec<_>>()),
                 arg(spots().map(|spot| spot.from.micros()).collect::<Vec<_>>()),

@@ -24,9 +24,13 @@ const SIZE: &str = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint
 
 const WAITING: &str = "SELECT d.name, w.count, w.since FROM (SELECT DISTINCT name FROM onceward.definitions) d \
      JOIN onceward.names n ON n.name = d.name \
-     CROSS JOIN LATERAL (SELECT count(*), min(ready_at) AS since FROM \
-        (SELECT ready_at FROM onceward.ready WHERE lifecycle = n.id ORDER BY rank, record LIMIT $1) f WHERE ready_at <= $2) w \
+     CROSS JOIN LATERAL (SELECT count(*), min(ready_at) AS since FROM (SELECT ready_at FROM \
+        (SELECT ready_at FROM onceward.ready WHERE lifecycle = n.id ORDER BY rank, record LIMIT $1) f WHERE ready_at <= $2 \
+        UNION ALL SELECT ready_at FROM (SELECT ready_at, lifecycle FROM onceward.later WHERE ready_at <= $2 \
+        ORDER BY ready_at, record LIMIT $1) l WHERE lifecycle = n.id) a) w \
      WHERE w.count > 0 ORDER BY d.name";
+
+const LATER: &str = "SELECT count(*) FROM (SELECT FROM onceward.later WHERE ready_at > $2 LIMIT $1) l";
 
 const OVERDUE: &str = "SELECT count(*), min(t.due), count(*) FILTER (WHERE e.status < 2), count(*) FILTER (WHERE e.status = 2) \
      FROM (SELECT due, record FROM onceward.timers WHERE due <= $2 ORDER BY due, record LIMIT $1) t \
@@ -36,8 +40,8 @@ const OVERDUE: &str = "SELECT count(*), min(t.due), count(*) FILTER (WHERE e.sta
 const INBOX: &str = "SELECT count(*), (extract(epoch FROM min(sent_at)) * 1000000)::bigint FROM \
      (SELECT sent_at FROM onceward.inbox WHERE answered_at IS NULL ORDER BY number LIMIT $1) w";
 
-const TALLIES: &str =
-    "SELECT lifecycle::bigint, state::bigint, sum(count)::bigint FROM onceward.tallies GROUP BY lifecycle, state";
+const TALLIES: &str = "SELECT d.name, t.state::bigint, sum(t.count)::bigint FROM onceward.tallies t \
+     JOIN onceward.definitions d ON d.number = t.definition GROUP BY d.name, t.state";
 
 /// Of others, as far as we may see them.
 const OLDEST: &str = "SELECT (extract(epoch FROM min(xact_start)) * 1000000)::bigint FROM pg_stat_activity \
@@ -53,7 +57,7 @@ pub(super) async fn look(client: &Object, names: &Names, schema: u32) -> Result<
     let (limit, until): (&(dyn ToSql + Sync), &(dyn ToSql + Sync)) = (&LIMIT, &now.micros());
     let mut counts = Vec::new();
     for row in client.query(TALLIES, &[]).await? {
-        let (lifecycle, state) = (names.name(row.try_get(0)?)?, names.name(row.try_get(1)?)?);
+        let (lifecycle, state) = (row.try_get::<_, &str>(0)?.into(), names.name(row.try_get(1)?)?);
         counts.push(StateCount { lifecycle, state, count: unsigned(&row, 2)? });
     }
     counts.retain(|count| count.count > 0);
@@ -86,6 +90,7 @@ pub(super) async fn look(client: &Object, names: &Names, schema: u32) -> Result<
         counts,
         waiting,
         behind: unsigned(&client.query_one(behind, &[limit]).await?, 0)?,
+        later: unsigned(&client.query_one(LATER, &[limit, until]).await?, 0)?,
         overdue: Overdue { leases, committed, ..first_of(&overdue)? },
         inbox: Some(first_of(&inbox)?),
         settings,

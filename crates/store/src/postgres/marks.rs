@@ -14,11 +14,36 @@ const RESCAN: Duration = Duration::from_millis(500);
 /// And where word of it was lost.
 const SELDOM: Duration = Duration::from_secs(5);
 
-/// What is looked through: the ready jobs of a lifecycle, by its number, or the timers.
+/// What is looked through: the ready jobs of a lifecycle, by its number, those that wait for their time, or the timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Line {
     Ready(i64),
+    Later,
     Timers,
+}
+
+/// The lowest rows of each line that were written.
+#[derive(Clone, Debug)]
+pub(super) struct Ranks {
+    /// The smallest rank that was made ready, by lifecycle.
+    ready: HashMap<i64, i64>,
+    /// The earliest time that a job was put off to.
+    pub(super) soonest: Time,
+    /// The earliest time that something new is due at.
+    pub(super) earliest: Time,
+}
+
+impl Default for Ranks {
+    fn default() -> Self {
+        Self { ready: HashMap::new(), soonest: Time::MAX, earliest: Time::MAX }
+    }
+}
+
+impl Ranks {
+    pub(super) fn comes(&mut self, lifecycle: i64, rank: i64) {
+        let lowest = self.ready.entry(lifecycle).or_insert(rank);
+        *lowest = rank.min(*lowest);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -71,10 +96,11 @@ impl Marks {
     }
 
     /// Rows were written, the lowest of each line here.
-    pub(super) fn lower(&self, ranks: &HashMap<i64, i64>, earliest: Time) {
-        let ready = ranks.iter().map(|(lifecycle, rank)| (Line::Ready(*lifecycle), *rank));
+    pub(super) fn lower(&self, ranks: &Ranks) {
+        let ready = ranks.ready.iter().map(|(lifecycle, rank)| (Line::Ready(*lifecycle), *rank));
+        let times = [(Line::Later, ranks.soonest.micros()), (Line::Timers, ranks.earliest.micros())];
         let mut marks = self.marks();
-        for (line, to) in ready.chain([(Line::Timers, earliest.micros())]) {
+        for (line, to) in ready.chain(times) {
             if let Some(mark) = marks.get_mut(&line)
                 && to < mark.at
             {
@@ -92,16 +118,20 @@ mod tests {
     #[test]
     fn what_is_written_during_a_look_is_not_passed_over() {
         let marks = Marks::default();
-        let ranks = |rank| HashMap::from([(7, rank)]);
+        let ranks = |rank| {
+            let mut ranks = Ranks::default();
+            ranks.comes(7, rank);
+            ranks
+        };
         let look = marks.begin(Line::Ready(7), 0);
         assert_eq!(look.from, i64::MIN);
         marks.raise(look, 100);
         assert_eq!(marks.begin(Line::Ready(7), 0).from, 100);
         let look = marks.begin(Line::Ready(7), 0);
-        marks.lower(&ranks(50), Time::MAX);
+        marks.lower(&ranks(50));
         marks.raise(look, 200);
         assert_eq!(marks.begin(Line::Ready(7), 0).from, 50, "one at 50 came while we looked");
-        marks.lower(&ranks(60), Time::MAX);
+        marks.lower(&ranks(60));
         assert_eq!(marks.begin(Line::Ready(7), 0).from, 50);
         assert_eq!(marks.begin(Line::Ready(8), 0).from, i64::MIN);
     }

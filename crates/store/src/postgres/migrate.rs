@@ -1,8 +1,8 @@
 //! The schema, brought up to date by numbered migrations. Many processes may start at once: one makes it, the others wait.
 
-use deadpool_postgres::{ClientWrapper, Object, Pool};
+use deadpool_postgres::{ClientWrapper, Object};
 
-use super::connect::InTransaction;
+use super::connect::{InTransaction, Pool};
 use crate::error::StoreError;
 use crate::schema::{Migration, Schema};
 
@@ -62,7 +62,7 @@ async fn found(client: &ClientWrapper) -> Result<u32, StoreError> {
 pub(super) async fn check(client: &ClientWrapper) -> Result<(), StoreError> {
     let schema = schema(client, MIGRATIONS).await?;
     if schema.found == 0 {
-        return Err(StoreError::corrupt("this is not one of Onceward's databases"));
+        return Err(StoreError::NoDatabase("this is not one of Onceward's databases".to_owned()));
     }
     schema.is_current()
 }
@@ -82,7 +82,9 @@ async fn ground(client: &Object) -> Result<(), StoreError> {
             return Ok(());
         }
         if schema && things {
-            return Err(StoreError::corrupt("the database has a schema `onceward`, but not one of Onceward's"));
+            return Err(StoreError::NoDatabase(
+                "the database has a schema `onceward`, but not one of Onceward's".to_owned(),
+            ));
         }
         match client.batch_execute(sql).await.map_err(StoreError::from) {
             Ok(()) => return Ok(()),

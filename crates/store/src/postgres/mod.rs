@@ -12,6 +12,7 @@ mod definitions;
 mod errors;
 mod inbox;
 mod lanes;
+mod later;
 mod ledger;
 mod lines;
 mod load;
@@ -26,6 +27,7 @@ mod read;
 mod rows;
 mod save;
 mod scan;
+mod sweeps;
 mod tls;
 mod view;
 mod work;
@@ -35,7 +37,6 @@ mod write;
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use deadpool_postgres::Pool;
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
 use onceward_core::record::{Execution, Record};
@@ -54,17 +55,19 @@ use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
 use crate::store::Store;
 use crate::workers::{Holding, WorkerSeen};
+use connect::Pool;
 use load::{Asking, Wish};
 use marks::Marks;
 use memory::Memory;
 use migrate::MIGRATIONS;
 use news::News;
 use pipeline::Pipeline;
+use sweeps::Sweeps;
 pub use view::PostgresView;
 
 /// Rounds of learning what another process has brought meanwhile.
@@ -85,6 +88,7 @@ struct Inner {
     marks: Marks,
     memory: Memory,
     news: News,
+    sweeps: Sweeps,
     /// A manual one in tests; else the database's, remembered for a moment.
     clock: Option<Clock>,
     sampled: Sampled,
@@ -120,12 +124,14 @@ impl PostgresStore {
         let news = News::start(connect::config(url)?, pool.clone(), name);
         let nothing = Known { catalog: Arc::default(), names: Arc::new(Names::default()) };
         let known = RwLock::new(Arc::new(nothing));
+        let sweeps = Sweeps::start(pool.clone());
         let inner = Inner {
             pool,
             known,
             marks: Marks::default(),
             memory: Memory::default(),
             news,
+            sweeps,
             clock,
             sampled: Sampled::default(),
         };
@@ -157,7 +163,7 @@ impl Inner {
     /// What is known, with this definition in it if there is one.
     async fn known_up_to(&self, definition: u32) -> Result<Arc<Known>, StoreError> {
         let known = self.known();
-        if definition <= known.catalog.number() { Ok(known) } else { self.refresh().await }
+        if definition <= known.catalog.newest() { Ok(known) } else { self.refresh().await }
     }
 
     /// What is known, with this lifecycle in it if there is one.
@@ -172,7 +178,8 @@ impl Inner {
         pipeline.add(definitions::NEWEST, Vec::new());
         let answers = self.run(&pipeline).await?;
         let newest = answers[0].first().map_or(Ok(0), |row| rows::number(row, 0))?;
-        self.known_up_to(newest).await
+        let known = self.known();
+        if newest <= known.catalog.number() { Ok(known) } else { self.refresh().await }
     }
 
     /// Statements outside of a transaction, which only read. A connection that died while it lay idle is tried once more.
@@ -202,7 +209,8 @@ impl Store for PostgresStore {
             let answers = self.inner.run(&pipeline).await?;
             let newest = answers[newest].first().map_or(Ok(0), |row| rows::number(row, 0))?;
             // Names that were not known may be by now, so everything is asked again.
-            if newest.max(asking.newest_definition(&answers)?) > known.catalog.number() && round < ROUNDS {
+            let is_new = newest > known.catalog.number();
+            if (is_new || asking.newest_definition(&answers)? > known.catalog.newest()) && round < ROUNDS {
                 self.inner.refresh().await?;
                 continue;
             }
@@ -231,6 +239,10 @@ impl Store for PostgresStore {
         read::log(&self.inner, after, limit).await
     }
 
+    async fn last(&self) -> Result<u64, StoreError> {
+        read::last(&self.inner).await
+    }
+
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         read::history(&self.inner, record, after_version, limit).await
     }
@@ -253,6 +265,10 @@ impl Store for PostgresStore {
 
     async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
         read::referenced(&self.inner, hashes).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        read::contents(&self.inner, sha256s).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
@@ -304,8 +320,21 @@ impl Store for PostgresStore {
     }
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
-        let known = definitions::put(&self.inner, files).await?;
+        let known = definitions::put(&self.inner, files, self.now().await?).await?;
         Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        let known = definitions::make_current(&self.inner, hash, by, now).await?;
+        Ok(Arc::clone(&self.inner.learn(known).catalog))
+    }
+
+    async fn newest_definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        Ok(Arc::clone(&self.inner.newest().await?.catalog))
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        read::counts_by_version(&self.inner).await
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::Pool;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Config};
 
+use super::connect::Pool;
 use super::tls::Tls;
 
 /// At most one word in this time: many saves make one.

@@ -1,7 +1,7 @@
 //! Taking records out of the database. One process at a time: the row of `pruned` is locked, and whoever finds it locked leaves it.
 //! What is let go of is locked as every save locks it: keys, counts, records, each in order.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onceward_core::value::RecordId;
@@ -10,13 +10,15 @@ use uuid::Uuid;
 
 use super::claim::{LOCK_COUNTS, LOCK_UNIQUES};
 use super::connect::{BEGIN, InTransaction};
-use super::pipeline::{Pipeline, arg};
+use super::pipeline::{Parameter, Pipeline, arg};
 use super::rows::{self, key_text, signed, size};
 use super::write::{END, FEWER, HISTORY, PLACE};
 use super::{Inner, Known};
 use crate::batch::RequestName;
 use crate::columns::NO_WINDOW;
 use crate::error::StoreError;
+use crate::log::NewEntry;
+use crate::net::TallyKey;
 use crate::prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 
 pub(super) const STANDING: &str = "SELECT checkpoint, floor, head FROM onceward.pruned";
@@ -45,7 +47,7 @@ const PLACES: &str = "WITH RECURSIVE back AS ( \
      UNION ALL SELECT h.place, h.previous, h.record FROM back b JOIN onceward.history h ON h.place = b.previous \
      WHERE h.place < b.place AND h.record = b.record) SELECT place FROM back";
 
-const NUMBER: &str = "SELECT nextval('onceward.batch_numbers')";
+pub(super) const NUMBER: &str = "SELECT nextval('onceward.batch_numbers')";
 
 const NO_HISTORY: &str = "DELETE FROM onceward.history WHERE place = ANY($1::bigint[])";
 
@@ -89,8 +91,9 @@ const STAND: &str =
     "UPDATE onceward.pruned SET checkpoint = (SELECT max(last) FROM onceward.batches), floor = $1, head = $2";
 
 /// States that they came through, too: nothing else may tell of them any more.
-const NONE: &str = "DELETE FROM onceward.tallies t USING unnest($1::bigint[], $2::text[]) k(l, o) \
-     WHERE t.lifecycle = k.l AND t.owner = k.o AND t.count = 0";
+const NONE: &str = "DELETE FROM onceward.tallies t USING unnest($1::bigint[], $2::text[]) k(d, o), \
+     onceward.definitions own, onceward.definitions every WHERE own.number = k.d AND every.name = own.name \
+     AND t.definition = every.number AND t.owner = k.o AND t.count = 0";
 
 const FORGET: &str = "WITH looked AS (SELECT owner, key, at FROM onceward.requests WHERE (owner, key) > ($1, $2) \
      ORDER BY owner, key LIMIT $3), \
@@ -166,7 +169,7 @@ pub(super) async fn forget(inner: &Inner, old: &OldRequests) -> Result<Forgotten
 
 pub(super) async fn prune(inner: Arc<Inner>, prune: Arc<Prune>) -> Result<PruneSave, StoreError> {
     let known = inner.newest().await?;
-    let transaction = InTransaction::new(inner.pool.get().await.map_err(StoreError::from)?);
+    let transaction = InTransaction::new(inner.pool.get().await?);
     let pruning = Pruning { known: &known, carry: &prune.carry };
     let pruned = pruning.all(&transaction, &prune).await;
     // Whatever became of it: what is gone, or may be, is not remembered.
@@ -186,6 +189,19 @@ pub(super) async fn prune(inner: Arc<Inner>, prune: Arc<Prune>) -> Result<PruneS
             Err(error)
         }
     }
+}
+
+/// The columns of an entry that belongs to no record, alone in its batch.
+pub(super) fn lone_entry(batch: i64, entry: &NewEntry) -> Vec<Parameter<'_>> {
+    vec![
+        arg(vec![batch << 20]),
+        arg(vec![None::<i64>]),
+        arg(vec![signed(entry.version)]),
+        arg(vec![entry.at.micros()]),
+        arg(vec![None::<i64>]),
+        arg(vec![&*entry.text]),
+        arg(vec![&entry.hash[..]]),
+    ]
 }
 
 /// One prune on its way.
@@ -212,16 +228,7 @@ impl Pruning<'_> {
         let mut pipeline = Pipeline::default();
         self.delete(&mut pipeline, &ground)?;
         self.free(&mut pipeline)?;
-        let parameters = vec![
-            arg(vec![ground.batch << 20]),
-            arg(vec![None::<i64>]),
-            arg(vec![signed(entry.version)]),
-            arg(vec![entry.at.micros()]),
-            arg(vec![None::<i64>]),
-            arg(vec![&*entry.text]),
-            arg(vec![&entry.hash[..]]),
-        ];
-        pipeline.add(HISTORY, parameters);
+        pipeline.add(HISTORY, lone_entry(ground.batch, &entry));
         pipeline.add(END, Vec::new());
         let place = pipeline.add(PLACE, vec![arg(1_i64), arg(ground.batch)]);
         // Only now: the last place of all may have been among them, and must not be given twice.
@@ -354,22 +361,17 @@ impl Pruning<'_> {
     }
 
     fn tallies(&self, pipeline: &mut Pipeline<'_>) -> Result<(), StoreError> {
-        let mut tallies = BTreeMap::new();
-        for (share, delta) in self.carry.tallies() {
-            let names = &self.known.names;
-            let key = (names.known(&share.lifecycle)?, share.owner.to_string(), names.known(&share.state)?);
-            tallies.insert(key, delta);
-        }
+        let tallies = self.carry.tallies();
         let all = size(tallies.len());
-        let (mut lifecycles, mut owners, mut states, mut deltas) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for ((lifecycle, owner, state), delta) in tallies {
-            lifecycles.push(lifecycle);
-            owners.push(owner);
-            states.push(state);
+        let (mut definitions, mut owners, mut states, mut deltas) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (TallyKey { definition, owner, state }, delta) in tallies {
+            definitions.push(i64::from(self.known.catalog.number_by(&definition)?));
+            owners.push(owner.to_string());
+            states.push(self.known.names.known(&state)?);
             deltas.push(delta);
         }
-        let none = vec![arg(lifecycles.clone()), arg(owners.clone())];
-        pipeline.add(FEWER, vec![arg(lifecycles), arg(owners), arg(states), arg(deltas), arg(all)]);
+        let none = vec![arg(definitions.clone()), arg(owners.clone())];
+        pipeline.add(FEWER, vec![arg(definitions), arg(owners), arg(states), arg(deltas), arg(all)]);
         pipeline.add(NONE, none);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Everything that is asked besides loading.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use onceward_core::decide::Effect;
@@ -14,11 +14,12 @@ use super::pipeline::{Pipeline, arg};
 use super::prune::{STANDING, read_standing};
 use super::rows::{self, signed, size};
 use crate::batch::{Request, RequestName};
+use crate::catalog::Catalog;
 use crate::columns::has_come;
 use crate::error::StoreError;
 use crate::log::Entry;
-use crate::names::Known;
-use crate::query::{ListQuery, Page, StateCount, looked_at};
+use crate::names::{Known, Names};
+use crate::query::{ListQuery, Page, StateCount, VersionCount, looked_at};
 use crate::relation::{LinkPage, LinkQuery};
 
 /// The last place of the first batch that does not end before a place.
@@ -54,8 +55,16 @@ const LIST: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records 
 /// Where the columns of a record end.
 const LOOKED: usize = 33;
 
-const TALLIES: &str = "SELECT lifecycle, state, sum(count)::bigint FROM onceward.tallies \
-     WHERE $1::text IS NULL OR owner = $1 GROUP BY lifecycle, state";
+const TALLIES: &str = "SELECT d.name, t.state, sum(t.count)::bigint FROM onceward.tallies t \
+     JOIN onceward.definitions d ON d.number = t.definition WHERE $1::text IS NULL OR t.owner = $1 GROUP BY d.name, t.state";
+
+/// How many live by each version.
+pub(super) const LIVES: &str =
+    "SELECT definition, state, sum(count)::bigint FROM onceward.tallies GROUP BY definition, state";
+
+const LAST: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
+
+const CONTENTS: &str = "SELECT sha256, bytes FROM onceward.contents WHERE sha256 = ANY($1)";
 
 const CONTENT: &str = "SELECT bytes FROM onceward.contents WHERE sha256 = $1";
 
@@ -177,14 +186,20 @@ pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Page, Store
         found.clear();
     }
     let known = known_for(inner, &found).await?;
-    let page = found.iter().take(query.limit).map(|row| rows::record(row, &known.catalog));
-    let page = page.collect::<Result<Vec<_>, _>>()?;
-    let next = if found.len() > query.limit {
-        page.last().map(|(stored, _)| stored.row)
-    } else {
-        end.filter(|_| looked >= most)
-    };
-    Ok(Page { records: page.into_iter().map(|(_, record)| record).collect(), next })
+    let mut page = Page::default();
+    for row in found.iter().take(query.limit) {
+        match rows::record(row, &known.catalog) {
+            Ok((_, record)) => page.records.push(record),
+            // One that is damaged must not hide all others.
+            Err(StoreError::Corrupt(_)) => page.unreadable += 1,
+            Err(error) => return Err(error),
+        }
+        page.next = rows::some_unsigned(row, 0)?;
+    }
+    if found.len() <= query.limit {
+        page.next = end.filter(|_| looked >= most);
+    }
+    Ok(page)
 }
 
 pub(super) async fn counts_by_state(inner: &Inner, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
@@ -195,13 +210,33 @@ pub(super) async fn counts_by_state(inner: &Inner, owner: Option<&str>) -> Resul
     let mut counts = Vec::new();
     for row in &answers[0] {
         let count = StateCount {
-            lifecycle: known.names.name(i64::from(rows::number(row, 0)?))?,
+            lifecycle: rows::text(row, 0)?,
             state: known.names.name(i64::from(rows::number(row, 1)?))?,
             count: rows::unsigned(row, 2)?,
         };
         if count.count > 0 {
             counts.push(count);
         }
+    }
+    counts.sort_unstable();
+    Ok(counts)
+}
+
+pub(super) async fn counts_by_version(inner: &Inner) -> Result<Vec<VersionCount>, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(LIVES, Vec::new());
+    let answers = inner.run(&pipeline).await?;
+    let known = inner.newest().await?;
+    version_counts(&answers[0], &known.catalog, &known.names)
+}
+
+/// What [`LIVES`] says.
+pub(super) fn version_counts(rows: &[Row], catalog: &Catalog, names: &Names) -> Result<Vec<VersionCount>, StoreError> {
+    let mut counts = Vec::new();
+    for row in rows {
+        let state = names.name(i64::from(rows::number(row, 1)?))?;
+        let count = VersionCount::of(catalog, rows::number(row, 0)?, &state, rows::unsigned(row, 2)?);
+        counts.extend(count.filter(|count| count.count > 0));
     }
     counts.sort_unstable();
     Ok(counts)
@@ -221,6 +256,29 @@ pub(super) async fn referenced(inner: &Inner, hashes: &[[u8; 32]]) -> Result<Has
     let mut pipeline = Pipeline::default();
     pipeline.add(REFERENCED, vec![arg(hashes)]);
     inner.run(&pipeline).await?.iter().flatten().map(|row| rows::hash(row.try_get(0)?)).collect()
+}
+
+pub(super) async fn contents(inner: &Inner, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+    if sha256s.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut pipeline = Pipeline::default();
+    let wanted: Vec<Vec<u8>> = sha256s.iter().map(|sha256| sha256.to_vec()).collect();
+    pipeline.add(CONTENTS, vec![arg(wanted)]);
+    let answers = inner.run(&pipeline).await?;
+    let mut found: HashMap<Vec<u8>, Arc<[u8]>> = HashMap::new();
+    for row in answers.iter().flatten() {
+        found.insert(row.try_get(0)?, row.try_get::<_, &[u8]>(1)?.into());
+    }
+    let come = |sha256: &[u8; 32]| found.get(&sha256[..]).filter(|bytes| has_come(sha256, bytes)).cloned();
+    Ok(sha256s.iter().map(come).collect())
+}
+
+pub(super) async fn last(inner: &Inner) -> Result<u64, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(LAST, Vec::new());
+    let answers = inner.run(&pipeline).await?;
+    answers[0].first().map_or(Ok(0), |row| rows::unsigned(row, 0))
 }
 
 pub(super) async fn effect(inner: &Inner, record: RecordId) -> Result<Option<Effect>, StoreError> {

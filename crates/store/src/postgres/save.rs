@@ -7,7 +7,7 @@ use tokio_postgres::error::DbError;
 
 use super::claim::Ground;
 use super::connect::InTransaction;
-use super::lanes;
+use super::lanes::{self, Lane};
 use super::pipeline::Pipeline;
 use super::rows;
 use super::write::Writing;
@@ -54,7 +54,7 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
         known.catalog.number_of(&record.after.lifecycle)?;
     }
     let ground = Ground::of(base, net, known)?;
-    let transaction = InTransaction::new(inner.pool.get().await.map_err(StoreError::from)?);
+    let transaction = InTransaction::new(inner.pool.get().await?);
     let asked = ground.ask(known, batch.now.micros())?;
     let answers = match asked.pipeline.run(transaction.client()?).await {
         Ok(answers) => answers,
@@ -76,9 +76,10 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
     match write(&transaction, &mut writing, &ground, net).await {
         Ok(save) => {
             transaction.ended();
-            inner.marks.lower(&writing.ranks, writing.earliest);
+            inner.marks.lower(&writing.ranks);
             inner.memory.put(net.records.iter().filter_map(|record| writing.saved(record)));
             inner.news.tell();
+            inner.sweeps.written(batch.writes.len());
             Ok(save)
         }
         Err(error) => {
@@ -95,8 +96,8 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
 }
 
 /// Nothing was written.
-struct Unwritten {
-    error: StoreError,
+pub(super) struct Unwritten {
+    pub(super) error: StoreError,
     /// Because there is a record of an id that was to be a new one's.
     id_taken: bool,
 }
@@ -124,10 +125,10 @@ async fn write(
     let mut pipeline = Pipeline::default();
     writing.all(&mut pipeline, ground)?;
     if !ground.touched.is_empty() {
-        let looking = lanes::look(&mut pipeline, writing.known, &ground.touched, net.latest)?;
-        let answers = pipeline.attempt(client).await?;
-        pipeline = Pipeline::default();
-        looking.settle(&mut pipeline, writing, &answers)?;
+        let known = writing.known;
+        let touched = ground.touched.iter().map(|key| Lane::of(known, key)).collect::<Result<Vec<_>, _>>()?;
+        let touched: Vec<Lane> = touched.into_iter().flatten().collect();
+        pipeline = lanes::settle((client, pipeline), known, &touched, net.latest, &mut writing.ranks).await?;
     }
     let end = writing.end(&mut pipeline)?;
     pipeline.plain("COMMIT");

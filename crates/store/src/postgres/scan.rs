@@ -224,6 +224,14 @@ fn plan(table: Table) -> Plan {
              LIMIT 1000) few) END)::text",
             "onceward.lanes l LEFT JOIN onceward.records r ON r.row = l.record",
         ),
+        Table::Later => (
+            &[Order("w.ready_at", Long), Order("w.record", Long)],
+            "r.id::text, w.lifecycle::text, w.rank::text, w.definition::text, w.key, (EXISTS (SELECT FROM onceward.ready b \
+             WHERE b.lifecycle = w.lifecycle AND b.rank = w.rank AND b.record = w.record) OR EXISTS (SELECT FROM onceward.lanes l \
+             WHERE l.lifecycle = w.lifecycle AND l.key = w.key AND l.front IN (false, true) AND l.rank = w.rank \
+             AND l.record = w.record))::int::text",
+            "onceward.later w LEFT JOIN onceward.records r ON r.row = w.record",
+        ),
         Table::Timers => (
             &[Order("t.due", Long), Order("t.record", Long)],
             "r.id::text, e.expires_at::text",
@@ -231,8 +239,8 @@ fn plan(table: Table) -> Plan {
              LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt",
         ),
         Table::Tallies => (
-            &[Order("tallies.lifecycle", Integer), Order("tallies.owner", Text), Order("tallies.state", Integer)],
-            "count::text",
+            &[Order("tallies.definition", Integer), Order("tallies.owner", Text), Order("tallies.state", Integer)],
+            "count::text, (SELECT d.name FROM onceward.definitions d WHERE d.number = tallies.definition)",
             "onceward.tallies",
         ),
         Table::Contents => (&[Order("contents.sha256", Bytes)], CONTENT, "onceward.contents"),

@@ -42,8 +42,10 @@ impl Asked {
                     is_verified = true;
                     left.push("sslmode=require");
                 }
-                Some(("sslmode", "verify-ca" | "allow")) => {
-                    return Err(bad("sslmode is one of disable, prefer, require and verify-full"));
+                Some(("sslmode", mode)) if !["disable", "prefer", "require"].contains(&mode) => {
+                    return Err(bad(&format!(
+                        "sslmode is one of disable, prefer, require and verify-full, not `{mode}`"
+                    )));
                 }
                 Some(("sslrootcert", path)) => roots = Some(decoded(path).ok_or_else(|| bad("sslrootcert"))?),
                 other => {

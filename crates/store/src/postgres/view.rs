@@ -1,17 +1,17 @@
 //! A database looked through beside the processes that write it.
 
-use deadpool_postgres::{Object, Pool};
+use deadpool_postgres::Object;
 use onceward_core::value::RecordId;
 use serde_json::Value as Json;
 
-use super::connect::{self, InTransaction};
+use super::connect::{self, InTransaction, Pool};
 use super::scan::{self, TABLES};
 use super::{look, migrate};
 use crate::StoreError;
 use crate::look::Look;
 use crate::names::Names;
 use crate::scan::{
-    Cursor, KeptDefinition, KeptDefinitions, Learned, LogPage, Scan, ScanPage, Table, held_against_files,
+    Cursor, KeptDefinition, KeptDefinitions, KeptTurn, Learned, LogPage, Scan, ScanPage, Table, held_against_files,
 };
 
 /// A database, read only: every question is a short transaction that sees one moment and locks nothing.
@@ -62,6 +62,11 @@ async fn kept(client: &Object) -> Result<KeptDefinitions, StoreError> {
     for row in client.query(sql, &[]).await? {
         let (number, name, hash, source) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
         kept.definitions.push(KeptDefinition { number, name, hash, source });
+    }
+    let sql = "SELECT number::bigint, definition::bigint, at, actor FROM onceward.turns ORDER BY number";
+    for row in client.query(sql, &[]).await? {
+        let (number, definition, at, actor) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+        kept.turns.push(KeptTurn { number, definition, at, actor });
     }
     Ok(kept)
 }

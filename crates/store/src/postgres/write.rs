@@ -11,13 +11,14 @@ use uuid::Uuid;
 
 use super::claim::{Ground, Stood};
 use super::lines::Lines;
+use super::marks::Ranks;
 use super::pipeline::{Pipeline, arg};
 use super::rows::{key_text, signed, size};
 use crate::base::{Base, Stored};
 use crate::columns::{NO_WINDOW, write_fields, write_timers};
 use crate::error::StoreError;
 use crate::names::Known;
-use crate::net::{Net, NetRecord};
+use crate::net::{Net, NetRecord, TallyKey};
 
 /// Entries of one batch: what of an entry's place is its number in the batch.
 const ENTRIES: usize = 1 << 20;
@@ -47,6 +48,10 @@ const CHANGE: &str = "WITH changed AS (UPDATE onceward.records r SET state = n.s
      unnest($13::bigint[]) AS committed, unnest($14::text[]) AS stuck, unnest($15::bytea[]) AS head, \
      unnest($16::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = n.was RETURNING 1) \
      SELECT 1 / (count(*) = $17::bigint)::int FROM changed";
+
+/// Records that live by another version from now on.
+const MOVE: &str = "UPDATE onceward.records r SET definition = k.d FROM unnest($1::bigint[], $2::bigint[]) k(r, d) \
+     WHERE r.row = k.r";
 
 const RELEASE: &str = "DELETE FROM onceward.uniques u USING unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
      WHERE u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p";
@@ -85,13 +90,13 @@ const PLACE_WITH_MOVES: &str = "WITH placed AS (INSERT INTO onceward.batches (la
 
 const NO_PLACE: &str = "SELECT coalesce(max(last), 0) + 1, coalesce(max(last), 0) FROM onceward.batches";
 
-const MORE: &str = "INSERT INTO onceward.tallies AS t (lifecycle, owner, state, count) \
+const MORE: &str = "INSERT INTO onceward.tallies AS t (definition, owner, state, count) \
      SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) \
-     ON CONFLICT (lifecycle, owner, state) DO UPDATE SET count = t.count + excluded.count";
+     ON CONFLICT (definition, owner, state) DO UPDATE SET count = t.count + excluded.count";
 
 pub(super) const FEWER: &str = "WITH changed AS (UPDATE onceward.tallies t SET count = t.count + k.d \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) k(l, o, s, d) \
-     WHERE t.lifecycle = k.l AND t.owner = k.o AND t.state = k.s RETURNING 1) \
+     WHERE t.definition = k.l AND t.owner = k.o AND t.state = k.s RETURNING 1) \
      SELECT 1 / (count(*) = $5::bigint)::int FROM changed";
 
 /// One batch on its way into the database.
@@ -104,10 +109,7 @@ pub(super) struct Writing<'a> {
     unmoved: &'a [(String, String)],
     /// The place of each record's newest entry.
     entries: HashMap<RecordId, i64>,
-    /// The smallest rank that was made ready, by lifecycle.
-    pub(super) ranks: HashMap<i64, i64>,
-    /// The earliest time that something new is due at.
-    pub(super) earliest: Time,
+    pub(super) ranks: Ranks,
 }
 
 impl<'a> Writing<'a> {
@@ -120,9 +122,9 @@ impl<'a> Writing<'a> {
         if net.entries.len() > ENTRIES {
             return Err(StoreError::Rejected(format!("{} log entries in one batch", net.entries.len())));
         }
-        let (entries, ranks) = (HashMap::new(), HashMap::new());
+        let (entries, ranks) = (HashMap::new(), Ranks::default());
         let (batch, rows, unmoved) = (stood.batch, &stood.rows, &stood.unmoved[..]);
-        Ok(Self { known, base, net, batch, rows, unmoved, entries, ranks, earliest: Time::MAX })
+        Ok(Self { known, base, net, batch, rows, unmoved, entries, ranks })
     }
 
     /// The row of a record that exists when this batch is done.
@@ -133,7 +135,7 @@ impl<'a> Writing<'a> {
         self.rows.get(&id).copied().ok_or_else(|| StoreError::Rejected(format!("{id} does not exist")))
     }
 
-    /// The time as of which lanes are settled.
+    /// The time as of which jobs are put off, and lanes settled.
     pub(super) fn latest(&self) -> Time {
         self.net.latest
     }
@@ -178,10 +180,11 @@ impl<'a> Writing<'a> {
         pipeline.add(END, Vec::new());
         let place = self.place(pipeline);
         for more in [true, false] {
-            let (mut lifecycles, mut owners, mut states, mut deltas) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            for ((lifecycle, owner, state), delta) in self.net.tallies() {
+            let (mut definitions, mut owners, mut states, mut deltas) =
+                (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            for (TallyKey { definition, owner, state }, delta) in self.net.tallies() {
                 if (delta > 0) == more {
-                    lifecycles.push(self.known.names.known(&lifecycle)?);
+                    definitions.push(i64::from(self.known.catalog.number_by(&definition)?));
                     owners.push(owner.to_string());
                     states.push(self.known.names.known(&state)?);
                     deltas.push(delta);
@@ -189,7 +192,7 @@ impl<'a> Writing<'a> {
             }
             if !deltas.is_empty() {
                 let all = size(deltas.len());
-                let mut parameters = vec![arg(lifecycles), arg(owners), arg(states), arg(deltas)];
+                let mut parameters = vec![arg(definitions), arg(owners), arg(states), arg(deltas)];
                 if !more {
                     parameters.push(arg(all));
                 }
@@ -324,6 +327,14 @@ impl<'a> Writing<'a> {
             arg(size(old.len())),
         ];
         pipeline.add(CHANGE, parameters);
+        let (mut rows, mut definitions) = (Vec::new(), Vec::new());
+        for record in old.iter().filter(|record| record.is_moved()) {
+            rows.push(self.row(record.after.id)?);
+            definitions.push(i64::from(self.known.catalog.number_of(&record.after.lifecycle)?));
+        }
+        if !rows.is_empty() {
+            pipeline.add(MOVE, vec![arg(rows), arg(definitions)]);
+        }
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onceward_core::decide::{Account, CountKey, LinkKey, UniqueKey, key_parts, link_changes};
-use onceward_core::model::{KeyPart, StateSet};
+use onceward_core::model::{KeyPart, Lifecycle, StateSet};
 use onceward_core::record::Record;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::{Standing, Taken};
 use crate::StoreError;
 use crate::account::{AccountName, named};
+use crate::catalog::Catalog;
 use crate::log::{Body, Checkpoint, Entry, Freed, NO_HASH, NewEntry, Places, Share, entry_of};
 use crate::net::TallyKey;
 
@@ -52,27 +53,28 @@ struct Word {
 }
 
 impl Carry {
-    /// `until` is the time at or before which all of them ended.
-    pub fn of(mut taken: Vec<Taken>, until: Time) -> Result<Self, Unsound> {
+    /// `until` is the time at or before which all of them ended; the catalog knows every version that they have lived by.
+    pub fn of(mut taken: Vec<Taken>, until: Time, catalog: &Catalog) -> Result<Self, Unsound> {
+        let lifecycles = catalog.lifecycles();
         taken.sort_by_key(|one| one.entries.first().map_or(0, |entry| entry.seq));
         let places = taken.iter().flat_map(|one| &one.entries).map(|entry| entry.seq).collect();
         let mut sums = Sums { places: Places::of(places), ..Sums::default() };
         sums.gone = taken.iter().map(|one| one.record.id).collect();
         let mut sha = Sha256::new();
-        let mut shares: BTreeMap<TallyKey, u64> = BTreeMap::new();
+        let mut shares: BTreeMap<(Arc<str>, Arc<str>, Arc<str>), u64> = BTreeMap::new();
         for one in &taken {
-            sums.entries_of(one)?;
+            sums.entries_of(one, &lifecycles)?;
             sha.update(one.record.id.0.as_bytes());
             sha.update(one.stored.head);
-            *shares.entry(tally(&one.record)).or_default() += 1;
+            *shares.entry(share(&one.record)).or_default() += 1;
         }
         let (unlinked, holders, freed) = sums.let_go(&taken);
         let moved = std::mem::take(&mut sums.moved);
-        let share = |((lifecycle, owner, state), records)| Share { lifecycle, owner, state, records };
+        let told = |((lifecycle, owner, state), records)| Share { lifecycle, owner, state, records };
         let checkpoint = Checkpoint {
             before: None,
             until,
-            taken: shares.into_iter().map(share).collect(),
+            taken: shares.into_iter().map(told).collect(),
             digest: sha.finalize().into(),
             uniques: sums.last_words(&freed),
             // Accounts and counts that come to nothing too: their rows stay.
@@ -101,9 +103,13 @@ impl Carry {
         Ok((entry, standing))
     }
 
-    /// How the numbers of records by lifecycle, owner and state change.
-    pub(crate) fn tallies(&self) -> impl Iterator<Item = (&Share, i64)> {
-        self.checkpoint.taken.iter().map(|share| (share, -i64::try_from(share.records).unwrap_or(i64::MAX)))
+    /// How the numbers of records by version, owner and state change.
+    pub(crate) fn tallies(&self) -> BTreeMap<TallyKey, i64> {
+        let mut tallies = BTreeMap::new();
+        for one in &self.taken {
+            *tallies.entry(TallyKey::of(&one.record)).or_default() -= 1;
+        }
+        tallies
     }
 
     /// How many records that go have these bytes as payload, by their hash.
@@ -121,7 +127,7 @@ impl Carry {
     }
 }
 
-fn tally(record: &Record) -> TallyKey {
+fn share(record: &Record) -> (Arc<str>, Arc<str>, Arc<str>) {
     (Arc::clone(&record.lifecycle.name), Arc::clone(&record.owner), Arc::clone(record.state_name()))
 }
 
@@ -146,7 +152,7 @@ struct Sums {
 
 impl Sums {
     /// A record from its first entry to its last, which must come to what is kept.
-    fn entries_of(&mut self, one: &Taken) -> Result<(), Unsound> {
+    fn entries_of(&mut self, one: &Taken, lifecycles: &HashMap<Arc<str>, Arc<Lifecycle>>) -> Result<(), Unsound> {
         let id = one.record.id;
         let bad = |why: &str| Unsound::new(id, why);
         if let Some(source) = one.sources.iter().find(|source| !self.gone.contains(source)) {
@@ -163,8 +169,9 @@ impl Sums {
             let diff = body.change.as_ref().ok_or_else(|| bad("an entry changes nothing"))?;
             let start = match (known.take(), &diff.created) {
                 (Some(known), None) => known,
-                (None, Some(created)) if *created.definition == *one.record.lifecycle.hash => {
-                    created.unborn(id, &one.record.lifecycle, entry.at)
+                (None, Some(created)) => {
+                    let lifecycle = lifecycles.get(&created.definition);
+                    created.unborn(id, lifecycle.ok_or_else(|| bad("its version is not known"))?, entry.at)
                 }
                 _ => return Err(bad("its first entry is missing")),
             };
@@ -172,7 +179,8 @@ impl Sums {
                 return Err(bad("an entry is missing"));
             }
             let before = (start.version > 0).then(|| start.clone());
-            let after = diff.apply(start, entry.version, entry.at).ok_or_else(|| bad("an entry does not fit"))?;
+            let after = diff.apply(start, entry.version, entry.at, lifecycles);
+            let after = after.ok_or_else(|| bad("an entry does not fit"))?;
             for link in link_changes(before.as_ref(), &after) {
                 if !self.gone.contains(&link.key.target) {
                     *self.links.entry(link.key.target).or_default() += 1;
@@ -183,6 +191,7 @@ impl Sums {
         }
         let known = known.ok_or_else(|| bad("it has no entries"))?;
         let same = known.version == one.record.version
+            && known.lifecycle.hash == one.record.lifecycle.hash
             && known.state == one.record.state
             && known.fields == one.record.fields
             && known.hold == one.record.hold

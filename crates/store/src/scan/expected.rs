@@ -52,7 +52,7 @@ pub fn expected(table: Table, known: &Known, catalog: &Catalog, beside: Beside) 
                 ("created_at", number(record.created_at.micros())),
             ]
         }),
-        Table::Ready => readiness(record).map(|waiting| {
+        Table::Ready | Table::Later => readiness(record).map(|waiting| {
             let key = waiting.key.as_ref().and_then(|key| parts_text(&key.parts));
             waiting_columns(record, catalog, waiting.priority, waiting.from, key)
         }),

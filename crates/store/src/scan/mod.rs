@@ -21,7 +21,7 @@ use crate::StoreError;
 use crate::catalog::Catalog;
 use crate::log::Hash;
 
-pub(crate) use definitions::{KeptDefinition, KeptDefinitions, held_against_files};
+pub(crate) use definitions::{KeptDefinition, KeptDefinitions, KeptTurn, held_against_files};
 pub use difference::{Difference, What};
 pub use expected::{Known, execution_columns, expected};
 pub(crate) use expected::{joined, key_of_count, key_of_unique, number};
@@ -42,6 +42,8 @@ pub enum Table {
     Queues,
     Ready,
     Lanes,
+    /// Read before `Ready` and `Lanes`: whoever stands here may stand there a moment later.
+    Later,
     Timers,
     Tallies,
     Contents,
@@ -64,6 +66,7 @@ impl Table {
             Self::Queues => "queues",
             Self::Ready => "ready",
             Self::Lanes => "lanes",
+            Self::Later => "later",
             Self::Timers => "timers",
             Self::Tallies => "tallies",
             Self::Contents => "contents",
@@ -139,6 +142,8 @@ pub enum Beside {
     Lease(Option<i64>),
     /// Of a row of `ready` with a work key: whether its lane says that it stands in front.
     Front(bool),
+    /// Of a row of `later`: whether the job stands in `ready` or in a lane too.
+    Twice(bool),
     /// Of a row of `lanes`: whether it stands in front, whether it is in `ready`, and where it does not stand in front how many
     /// stand there before it; [`MANY`] for that many or more.
     Lane {
@@ -208,7 +213,8 @@ pub struct Learned {
 
 /// A store that can be looked through. It never writes, and keeps no transaction open from one call to the next.
 pub trait Scan: Send + Sync {
-    /// The projections that it keeps, in the order in which to look at them.
+    /// The projections that it keeps, in the order in which to look at them. `Later` is not among them: it is read with `Ready`
+    /// and with `Lanes`.
     fn tables(&self) -> &'static [Table];
 
     /// Lifecycles as they are now, held against the files that they came from.

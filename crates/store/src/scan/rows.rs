@@ -89,12 +89,18 @@ impl Cells<'_> {
                 let beside = Beside::Lane { front: self.number(2)?, ready: self.number(8)? == 1, better };
                 Kept { at: self.about(5, 4), columns: all, beside }
             }
+            Table::Later => {
+                let mut all = self.lifecycle(3)?;
+                all.extend(self.columns(&["rank", "definition", "key"], 4));
+                all.extend(self.columns(&["ready_at"], 0));
+                Kept { at: self.about(2, 1), columns: all, beside: Beside::Twice(self.number(7)? == 1) }
+            }
             Table::Timers => {
                 let ends = self.values[3].as_ref().map(|_| self.number(3)).transpose()?;
                 Kept { at: self.about(2, 1), columns: self.columns(&["due"], 0), beside: Beside::Lease(ends) }
             }
             Table::Tallies => {
-                let key = joined(&[&self.name(0)?, &self.shown(1), &self.name(2)?]);
+                let key = joined(&[&self.shown(4), &self.shown(0), &self.shown(1), &self.name(2)?]);
                 Kept::new(At::Key(key), self.columns(&["count"], 3))
             }
             Table::Contents => Kept::new(At::Key(self.shown(0)), self.columns(&["bytes", "refs"], 1)),

@@ -166,7 +166,7 @@ impl Scratch {
         if entry.version != start.version + 1 {
             return Err(Unfit::Version { known: start.version, found: entry.version });
         }
-        let after = diff.apply(start, entry.version, entry.at).ok_or(Unfit::Shape)?;
+        let after = diff.apply(start, entry.version, entry.at, &self.lifecycles).ok_or(Unfit::Shape)?;
         known.record = Arc::new(after);
         known.head = entry.hash;
         known.entry = entry.seq;
@@ -185,11 +185,11 @@ impl Scratch {
         self.recent.insert(id, Recent { known: known.clone(), is_new, is_changed: true });
         self.relink(old, &known)?;
         self.requeue(old, &known.record)?;
-        if old.is_none_or(|old| old.state != known.record.state) {
+        if old.is_none_or(|old| diff.moved.is_some() || old.state != known.record.state) {
             if let Some(old) = old {
-                self.add(Kind::Tally, &tally(old), -1)?;
+                self.add(Kind::Tally, &self.tally(old)?, -1)?;
             }
-            self.add(Kind::Tally, &tally(&known.record), 1)?;
+            self.add(Kind::Tally, &self.tally(&known.record)?, 1)?;
         }
         if let Some(execution) = &diff.execution {
             self.put_execution(known.row, execution, entry.seq)?;
@@ -207,6 +207,11 @@ impl Scratch {
         }
         let after = self.known(id)?.unwrap_or(known);
         Ok(Some(Applied { before, after }))
+    }
+
+    fn tally(&self, record: &Record) -> Result<String, StoreError> {
+        let number = self.catalog.number_of(&record.lifecycle)?.to_string();
+        Ok(crate::scan::joined(&[&record.lifecycle.name, &number, &record.owner, record.state_name()]))
     }
 
     fn newborn(&self, unborn: Record) -> Result<Known, StoreError> {
@@ -302,8 +307,4 @@ impl Scratch {
         }
         Ok(())
     }
-}
-
-fn tally(record: &Record) -> String {
-    crate::scan::joined(&[&record.lifecycle.name, &record.owner, record.state_name()])
 }

@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension as _, params};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{Kind, Scratch, tally};
+use super::{Kind, Scratch};
 use crate::StoreError;
 use crate::log::{Checkpoint, Entry, Hash};
 use crate::prune::Standing;
@@ -207,7 +207,7 @@ impl Scratch {
     }
 
     fn take_out(&mut self, row: u64, known: &Known) -> Result<(), StoreError> {
-        self.add(Kind::Tally, &tally(&known.record), -1)?;
+        self.add(Kind::Tally, &self.tally(&known.record)?, -1)?;
         if let Some(payload) = known.record.payload {
             self.add(Kind::Reference, &onceward_core::hex::encode(&payload.sha256), -1)?;
         }

@@ -4,6 +4,8 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::error::StoreError;
 
+const NO_DATABASE: &str = "this is no database, or its first page is damaged";
+
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         let text = error.to_string();
@@ -12,8 +14,9 @@ impl From<Error> for StoreError {
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(text),
             Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => Self::Rejected(text),
+            Some(ErrorCode::NotADatabase) => Self::NoDatabase(NO_DATABASE.to_owned()),
             // Where SQLite itself has nothing to say, a row holds another kind of value than we write.
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) | None => Self::Corrupt(text),
+            Some(ErrorCode::DatabaseCorrupt) | None => Self::Corrupt(text),
             Some(_) => Self::Unavailable(text),
         }
     }

@@ -6,6 +6,7 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use rusqlite::{CachedStatement, Connection, params};
 
+use super::lanes::Entry;
 use crate::columns::{write_fields, write_parts, write_status, write_timers};
 use crate::error::StoreError;
 use crate::log::{Hash, NewEntry};
@@ -40,6 +41,11 @@ const READY: &str =
 
 const NOT_READY: &str = "DELETE FROM ready WHERE lifecycle = ?1 AND rank = ?2 AND record = ?3";
 
+const LATER: &str =
+    "INSERT INTO later (ready_at, record, lifecycle, rank, definition, key) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+const NOT_LATER: &str = "DELETE FROM later WHERE ready_at = ?1 AND record = ?2";
+
 /// One statement for each kind of row.
 pub(super) struct Hot<'a> {
     entry: CachedStatement<'a>,
@@ -51,6 +57,10 @@ pub(super) struct Hot<'a> {
     no_timer: CachedStatement<'a>,
     ready: CachedStatement<'a>,
     not_ready: CachedStatement<'a>,
+    later: CachedStatement<'a>,
+    not_later: CachedStatement<'a>,
+    /// The earliest time that somebody was put off to.
+    pub(super) soonest: Time,
 }
 
 /// What stands in a record's row besides the record.
@@ -73,6 +83,9 @@ impl<'a> Hot<'a> {
             no_timer: connection.prepare_cached(NO_TIMER)?,
             ready: connection.prepare_cached(READY)?,
             not_ready: connection.prepare_cached(NOT_READY)?,
+            later: connection.prepare_cached(LATER)?,
+            not_later: connection.prepare_cached(NOT_LATER)?,
+            soonest: Time::MAX,
         })
     }
 
@@ -174,20 +187,26 @@ impl<'a> Hot<'a> {
         Ok(())
     }
 
-    pub(super) fn ready(
-        &mut self,
-        lifecycle: i64,
-        (rank, row): (i64, u64),
-        from: Time,
-        definition: u32,
-        key: Option<&str>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn ready(&mut self, lifecycle: i64, entry: &Entry, key: Option<&str>) -> Result<(), StoreError> {
+        let Entry { rank, row, from, definition } = *entry;
         self.ready.execute(params![lifecycle, rank, row, from.micros(), definition, key])?;
         Ok(())
     }
 
-    pub(super) fn not_ready(&mut self, lifecycle: i64, rank: i64, row: u64) -> Result<(), StoreError> {
-        self.not_ready.execute(params![lifecycle, rank, row])?;
+    /// Whether it was there.
+    pub(super) fn not_ready(&mut self, lifecycle: i64, rank: i64, row: u64) -> Result<bool, StoreError> {
+        Ok(self.not_ready.execute(params![lifecycle, rank, row])? > 0)
+    }
+
+    pub(super) fn later(&mut self, lifecycle: i64, entry: &Entry, key: Option<&str>) -> Result<(), StoreError> {
+        let Entry { rank, row, from, definition } = *entry;
+        self.later.execute(params![from.micros(), row, lifecycle, rank, definition, key])?;
+        self.soonest = self.soonest.min(from);
         Ok(())
+    }
+
+    /// Whether it was there.
+    pub(super) fn not_later(&mut self, from: Time, row: u64) -> Result<bool, StoreError> {
+        Ok(self.not_later.execute(params![from.micros(), row])? > 0)
     }
 }

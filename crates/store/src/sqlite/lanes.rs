@@ -1,5 +1,5 @@
-//! Who stands in front of a work key. Jobs of a key wait in a lane; only as many as may run stand in `ready` as well, so that
-//! leasing never walks past the many that may not.
+//! Where waiting jobs stand. One whose time has not come waits in `later`. Else one without a work key is in `ready`. Jobs of a
+//! key wait in its lane; only as many as may run stand in `ready` as well, so that leasing never walks past the many that may not.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,7 @@ use crate::error::StoreError;
 use crate::names::Known;
 use crate::query::rank;
 
-/// Jobs that stand in front and should not: so many at most are sent back by one batch. More than a few come only from jobs
-/// that waited for a time and have reached it together.
+/// Jobs that stand in front and should not: so many at most are sent back by one batch.
 const SENT_BACK: usize = 200;
 
 /// Where a waiting job's row belongs.
@@ -27,45 +26,50 @@ pub(super) struct Spot {
     pub(super) definition: u32,
 }
 
+/// A waiting job's row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) rank: i64,
+    pub(super) row: u64,
+    pub(super) from: Time,
+    pub(super) definition: u32,
+}
+
 /// A job no longer waits as it did.
 pub(super) fn leave(connection: &Connection, hot: &mut Hot, spot: Spot, waiting: &Waiting) -> Result<(), StoreError> {
     let rank = rank(waiting.priority, waiting.from);
-    hot.not_ready(spot.lifecycle, rank, spot.row)?;
-    let Some(key) = &waiting.key else { return Ok(()) };
-    let sql = "DELETE FROM lanes WHERE lifecycle = ?1 AND key = ?2 AND front IN (0, 1) AND rank = ?3 AND record = ?4";
-    connection.prepare_cached(sql)?.execute(params![spot.lifecycle, write_parts(&key.parts)?, rank, spot.row])?;
-    Ok(())
-}
-
-/// A job waits. Without a key it may be leased. With one it stands at the back until [`settle`] looks; but one whose time
-/// has not come stands in front at once, so that nobody has to come by when it does.
-pub(super) fn join(
-    (connection, hot): (&Connection, &mut Hot),
-    known: &Known,
-    spot: Spot,
-    waiting: &Waiting,
-    now: Time,
-) -> Result<(), StoreError> {
-    let entry = Entry {
-        rank: rank(waiting.priority, waiting.from),
-        row: spot.row,
-        from: waiting.from,
-        definition: spot.definition,
+    let stood = match &waiting.key {
+        None => hot.not_ready(spot.lifecycle, rank, spot.row)?,
+        Some(key) => {
+            let lane = Lane { connection, lifecycle: spot.lifecycle, parts: &write_parts(&key.parts)? };
+            lane.leave(hot, rank, spot.row)?
+        }
     };
-    let Some(key) = &waiting.key else { return make_ready(hot, spot.lifecycle, &entry, None) };
-    let parts = write_parts(&key.parts)?;
-    let ordered = work_key(known, spot.definition).is_some_and(|key| key.ordered);
-    let front = !ordered && waiting.from > now;
-    let sql = "INSERT INTO lanes (lifecycle, key, front, rank, record, ready_at, definition) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let row = params![spot.lifecycle, parts, front, entry.rank, entry.row, entry.from.micros(), entry.definition];
-    connection.prepare_cached(sql)?.execute(row)?;
-    if front {
-        make_ready(hot, spot.lifecycle, &entry, Some(&parts))?;
+    if !stood {
+        hot.not_later(waiting.from, spot.row)?;
     }
     Ok(())
 }
 
-/// Bring the right jobs of a key to the front, after its records, counts and queue were written.
+/// A job waits: for its time, or for a worker. With a key it stands at the back until [`settle`] looks.
+pub(super) fn join(
+    (connection, hot): (&Connection, &mut Hot),
+    spot: Spot,
+    waiting: &Waiting,
+    now: Time,
+) -> Result<(), StoreError> {
+    let (rank, from) = (rank(waiting.priority, waiting.from), waiting.from);
+    let entry = Entry { rank, row: spot.row, from, definition: spot.definition };
+    let parts = waiting.key.as_ref().map(|key| write_parts(&key.parts)).transpose()?;
+    match &parts {
+        _ if from > now => hot.later(spot.lifecycle, &entry, parts.as_deref()),
+        None => hot.ready(spot.lifecycle, &entry, None),
+        Some(parts) => Lane { connection, lifecycle: spot.lifecycle, parts }.join(&entry),
+    }
+}
+
+/// Bring the right jobs of a key to the front, after its records, counts and queue were written. Who stands in the lane and whose
+/// time has not come again, because the clock was set back, is put off.
 pub(super) fn settle(
     (connection, hot): (&Connection, &mut Hot),
     known: &Known,
@@ -77,24 +81,27 @@ pub(super) fn settle(
     let parts = write_parts(&key.parts)?;
     let lane = Lane { connection, lifecycle, parts: &parts };
     if work_key(known, definition).is_some_and(|key| key.ordered) {
-        let first = first_in_order(connection, known, key)?;
-        let front = lane.some(true, Time::MAX, SENT_BACK)?;
-        let stands = |entry: &Entry| first.as_ref().is_some_and(|first| first.row == entry.row);
-        front.iter().filter(|entry| !stands(entry)).try_for_each(|entry| lane.turn(hot, entry, false))?;
-        return match first {
-            Some(first) if !front.iter().any(stands) => lane.turn(hot, &first, true),
-            _ => Ok(()),
-        };
+        return lane.settle_ordered(hot, first_in_order(connection, known, key)?, now);
     }
     let free = room(connection, known, definition, key)?;
-    let front = lane.some(true, now, free.saturating_add(SENT_BACK))?;
-    let back = lane.some(false, now, free)?;
-    let mut best: Vec<Entry> = front.iter().chain(&back).copied().collect();
-    best.sort_unstable_by_key(|entry| (entry.rank, entry.row));
-    best.truncate(free);
-    let wanted: BTreeSet<u64> = best.iter().map(|entry| entry.row).collect();
-    front.iter().filter(|entry| !wanted.contains(&entry.row)).try_for_each(|entry| lane.turn(hot, entry, false))?;
-    back.iter().filter(|entry| wanted.contains(&entry.row)).try_for_each(|entry| lane.turn(hot, entry, true))
+    loop {
+        let front = lane.some(true, free.saturating_add(SENT_BACK))?;
+        let back = lane.some(false, free)?;
+        let (mut best, early): (Vec<Entry>, Vec<Entry>) =
+            front.iter().chain(&back).partition(|entry: &&Entry| entry.from <= now);
+        if !early.is_empty() {
+            early.iter().try_for_each(|entry| lane.put_off(hot, entry))?;
+            continue;
+        }
+        best.sort_unstable_by_key(|entry| (entry.rank, entry.row));
+        best.truncate(free);
+        let wanted: BTreeSet<u64> = best.iter().map(|entry| entry.row).collect();
+        front.iter().filter(|entry| !wanted.contains(&entry.row)).try_for_each(|entry| lane.turn(hot, entry, false))?;
+        return back
+            .iter()
+            .filter(|entry| wanted.contains(&entry.row))
+            .try_for_each(|entry| lane.turn(hot, entry, true));
+    }
 }
 
 /// The first job of an ordered key, where it waits for a worker.
@@ -112,29 +119,58 @@ fn first_in_order(connection: &Connection, known: &Known, key: &QueueKey) -> Res
     }))
 }
 
-/// A job in a lane.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    rank: i64,
-    row: u64,
-    from: Time,
-    definition: u32,
-}
-
-struct Lane<'a> {
-    connection: &'a Connection,
-    lifecycle: i64,
-    parts: &'a str,
+/// The waiting jobs of a work key whose time has come.
+pub(super) struct Lane<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) lifecycle: i64,
+    pub(super) parts: &'a str,
 }
 
 impl Lane<'_> {
-    /// The first that wait at `now`, in front or at the back.
-    fn some(&self, front: bool, now: Time, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    fn settle_ordered(&self, hot: &mut Hot, first: Option<Entry>, now: Time) -> Result<(), StoreError> {
+        let front = self.some(true, SENT_BACK)?;
+        let stands = |entry: &Entry| first.is_some_and(|first| first.row == entry.row);
+        front.iter().filter(|entry| !stands(entry)).try_for_each(|entry| self.turn(hot, entry, false))?;
+        match first {
+            Some(first) if first.from > now => self.put_off(hot, &first),
+            Some(first) if !front.iter().any(stands) => self.turn(hot, &first, true),
+            _ => Ok(()),
+        }
+    }
+
+    /// At the back.
+    pub(super) fn join(&self, entry: &Entry) -> Result<(), StoreError> {
+        let sql = "INSERT INTO lanes (lifecycle, key, front, rank, record, ready_at, definition) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)";
+        let row = params![self.lifecycle, self.parts, entry.rank, entry.row, entry.from.micros(), entry.definition];
+        self.connection.prepare_cached(sql)?.execute(row)?;
+        Ok(())
+    }
+
+    /// Whether it was there.
+    fn leave(&self, hot: &mut Hot, rank: i64, row: u64) -> Result<bool, StoreError> {
+        let sql =
+            "DELETE FROM lanes WHERE lifecycle = ?1 AND key = ?2 AND front IN (0, 1) AND rank = ?3 AND record = ?4";
+        let at = params![self.lifecycle, self.parts, rank, row];
+        let stood = self.connection.prepare_cached(sql)?.execute(at)? > 0;
+        hot.not_ready(self.lifecycle, rank, row)?;
+        Ok(stood)
+    }
+
+    /// FM-7: its time has not come again. Whoever looks when it has finds it among those that wait for theirs.
+    fn put_off(&self, hot: &mut Hot, entry: &Entry) -> Result<(), StoreError> {
+        if self.leave(hot, entry.rank, entry.row)? {
+            hot.later(self.lifecycle, entry, Some(self.parts))?;
+        }
+        Ok(())
+    }
+
+    /// The first, in front or at the back.
+    fn some(&self, front: bool, limit: usize) -> Result<Vec<Entry>, StoreError> {
         let sql = "SELECT rank, record, ready_at, definition FROM lanes \
-                   WHERE lifecycle = ?1 AND key = ?2 AND front = ?3 AND ready_at <= ?4 ORDER BY rank, record LIMIT ?5";
+                   WHERE lifecycle = ?1 AND key = ?2 AND front = ?3 ORDER BY rank, record LIMIT ?4";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut statement = self.connection.prepare_cached(sql)?;
-        let mut found = statement.query(params![self.lifecycle, self.parts, front, now.micros(), limit])?;
+        let mut found = statement.query(params![self.lifecycle, self.parts, front, limit])?;
         let mut entries = Vec::new();
         while let Some(row) = found.next()? {
             let from = Time::from_micros(row.get(2)?);
@@ -143,19 +179,15 @@ impl Lane<'_> {
         Ok(entries)
     }
 
-    /// From the back to the front, or the other way.
+    /// From the back to the front, or the other way. One that still waits for its time stands on neither side.
     fn turn(&self, hot: &mut Hot, entry: &Entry, to_front: bool) -> Result<(), StoreError> {
         let sql = "UPDATE lanes SET front = ?5 WHERE lifecycle = ?1 AND key = ?2 AND front = 1 - ?5 AND rank = ?3 AND record = ?4";
         let at = params![self.lifecycle, self.parts, entry.rank, entry.row, to_front];
-        self.connection.prepare_cached(sql)?.execute(at)?;
-        if to_front {
-            make_ready(hot, self.lifecycle, entry, Some(self.parts))
-        } else {
-            hot.not_ready(self.lifecycle, entry.rank, entry.row)
+        let turned = self.connection.prepare_cached(sql)?.execute(at)? > 0;
+        match (turned, to_front) {
+            (true, true) => hot.ready(self.lifecycle, entry, Some(self.parts)),
+            (true, false) => hot.not_ready(self.lifecycle, entry.rank, entry.row).map(|_| ()),
+            (false, _) => Ok(()),
         }
     }
-}
-
-fn make_ready(hot: &mut Hot, lifecycle: i64, entry: &Entry, key: Option<&str>) -> Result<(), StoreError> {
-    hot.ready(lifecycle, (entry.rank, entry.row), entry.from, entry.definition, key)
 }

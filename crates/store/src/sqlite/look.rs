@@ -21,6 +21,7 @@ pub(super) fn look(connection: &mut Connection, path: &Path, now: Time) -> Resul
     let journal: String = transaction.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     let is_good = journal == "wal";
     let behind = "SELECT count(*) FROM (SELECT front FROM lanes LIMIT ?1) WHERE front = 0";
+    let later = "SELECT count(*) FROM (SELECT 1 FROM later WHERE ready_at > ?1 LIMIT ?2)";
     Ok(Look {
         server: format!("SQLite {}", rusqlite::version()),
         schema: u32::try_from(number("user_version")?).unwrap_or(u32::MAX),
@@ -32,6 +33,7 @@ pub(super) fn look(connection: &mut Connection, path: &Path, now: Time) -> Resul
         counts: read::counts_by_state(&transaction, &known, None)?,
         waiting: waiting(&transaction, &known, now)?,
         behind: transaction.query_row(behind, [COUNTED], |row| row.get(0))?,
+        later: transaction.query_row(later, params![now.micros(), COUNTED], |row| row.get(0))?,
         overdue: overdue(&transaction, now)?,
         inbox: None,
         settings: vec![Setting { name: "journal_mode".to_owned(), value: journal, is_good }],
@@ -39,12 +41,14 @@ pub(super) fn look(connection: &mut Connection, path: &Path, now: Time) -> Resul
     })
 }
 
-/// The first in line of each lifecycle, so many at most.
+/// The first in line of each lifecycle, so many at most; and those whose time has come since somebody looked for work.
 fn waiting(connection: &Connection, known: &Known, now: Time) -> Result<Vec<Waiting>, StoreError> {
     let mut statement = connection.prepare("SELECT DISTINCT name FROM definitions ORDER BY name")?;
     let lifecycles = statement.query_map([], |row| row.get::<_, Arc<str>>(0))?.collect::<Result<Vec<_>, _>>()?;
-    let sql = "SELECT count(*), min(ready_at) FROM \
-               (SELECT ready_at FROM ready WHERE lifecycle = ?1 ORDER BY rank, record LIMIT ?2) WHERE ready_at <= ?3";
+    let sql = "SELECT count(*), min(ready_at) FROM (SELECT ready_at FROM \
+               (SELECT ready_at FROM ready WHERE lifecycle = ?1 ORDER BY rank, record LIMIT ?2) WHERE ready_at <= ?3 UNION ALL \
+               SELECT ready_at FROM (SELECT ready_at, lifecycle FROM later WHERE ready_at <= ?3 ORDER BY ready_at, record LIMIT ?2) \
+               WHERE lifecycle = ?1)";
     let mut statement = connection.prepare(sql)?;
     let mut waiting = Vec::new();
     for lifecycle in lifecycles {

@@ -15,7 +15,7 @@ pub(super) fn schema(connection: &Connection, migrations: &[Migration]) -> Resul
     if found == 0 {
         let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if tables > 0 {
-            return Err(StoreError::corrupt("this is a database, but not one of Onceward's"));
+            return Err(StoreError::NoDatabase("this is a database, but not one of Onceward's".to_owned()));
         }
     }
     Schema::of(found, migrations)
@@ -25,7 +25,7 @@ pub(super) fn schema(connection: &Connection, migrations: &[Migration]) -> Resul
 pub(super) fn check(connection: &Connection) -> Result<(), StoreError> {
     let schema = schema(connection, MIGRATIONS)?;
     if schema.found == 0 {
-        return Err(StoreError::corrupt("this is not one of Onceward's databases"));
+        return Err(StoreError::NoDatabase("this is not one of Onceward's databases".to_owned()));
     }
     schema.is_current()
 }

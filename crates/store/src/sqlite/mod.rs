@@ -9,6 +9,7 @@ mod definitions;
 mod errors;
 mod hot;
 mod lanes;
+mod later;
 mod ledger;
 mod load;
 mod look;
@@ -30,7 +31,7 @@ mod write;
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
@@ -50,7 +51,7 @@ use crate::log::Entry;
 use crate::names::Known;
 use crate::net::Told;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::recent::Recent;
 use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
@@ -62,11 +63,13 @@ use open::EngineLock;
 use save::Writer;
 use threads::Threads;
 pub use view::SqliteView;
+use work::Looked;
 
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
 const READERS: usize = 3;
 
-/// So few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
+/// So few operations are written by whoever brings them, where nobody else is writing and the disk was quick the last time: to wake
+/// the thread that writes, and to be woken by it, takes longer than the disk. And so few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
 /// thread twice takes longer.
 const FEW: usize = 16;
 
@@ -97,6 +100,10 @@ struct Shared {
     known: RwLock<Known>,
     /// Written between a commit and the next number: what is found there is never older than that number.
     recent: Mutex<Recent>,
+    /// Whether the last save was done in less time than a runtime's thread may be held up for.
+    disk_is_quick: AtomicBool,
+    /// In microseconds: before it, nobody in `later` is due.
+    soonest: AtomicI64,
 }
 
 impl Shared {
@@ -139,8 +146,13 @@ impl SqliteStore {
         let lock = EngineLock::take(path)?;
         let connection = open::writer(path)?;
         let known = definitions::recall(&connection)?;
-        let shared =
-            Arc::new(Shared { generation: AtomicU64::new(1), known: RwLock::new(known), recent: Mutex::default() });
+        let shared = Arc::new(Shared {
+            generation: AtomicU64::new(1),
+            known: RwLock::new(known),
+            recent: Mutex::default(),
+            disk_is_quick: AtomicBool::new(false),
+            soonest: AtomicI64::new(later::soonest(&connection)?.micros()),
+        });
         let reader = || Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) });
         let readers = (0..READERS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
         let near = Mutex::new(reader()?);
@@ -172,6 +184,16 @@ impl SqliteStore {
             drop(open::writer(path)?);
         }
         Ok(before)
+    }
+
+    async fn look(&self, query: &LeaseQuery) -> Result<Looked, StoreError> {
+        if query.limit <= FEW
+            && let Ok(near) = self.inner.near.try_lock()
+        {
+            return near.read(|connection, known| work::leasable(connection, known, query));
+        }
+        let query = query.clone();
+        self.read(move |connection, known| work::leasable(connection, known, &query)).await
     }
 
     async fn read<R: Send + 'static>(
@@ -216,17 +238,33 @@ impl Store for SqliteStore {
         // Here, so that the thread that writes can be busy with another batch meanwhile.
         let told = Told::of(base, batch)?;
         let (base, batch) = (Arc::clone(base), Arc::clone(batch));
-        self.inner.writer.run(move |writer| writer.save(&base, &batch, told)).await
+        let here = batch.writes.len() <= FEW && self.inner.shared.disk_is_quick.load(Ordering::Relaxed);
+        let save = move |writer: &mut Writer| writer.save(&base, &batch, told);
+        if !here {
+            return self.inner.writer.run(save).await;
+        }
+        match self.inner.writer.here(save) {
+            Ok(saved) => saved,
+            Err(save) => self.inner.writer.run(save).await,
+        }
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
-        if query.limit <= FEW
-            && let Ok(near) = self.inner.near.try_lock()
-        {
-            return near.read(|connection, known| work::leasable(connection, known, query));
+        let (now, shared) = (query.now, &self.inner.shared);
+        let is_due = || shared.soonest.load(Ordering::Acquire) <= now.micros();
+        if is_due() {
+            self.inner.writer.run(move |writer| writer.put_right(now, &[])).await?;
         }
-        let query = query.clone();
-        self.read(move |connection, known| work::leasable(connection, known, &query)).await
+        let mut before = Vec::new();
+        loop {
+            let Looked { found, early } = self.look(query).await?;
+            // The same again: damaged rows cannot be put right.
+            if (early.is_empty() || early == before) && (found.len() >= query.limit || !is_due()) {
+                return Ok(found);
+            }
+            before.clone_from(&early);
+            self.inner.writer.run(move |writer| writer.put_right(now, &early)).await?;
+        }
     }
 
     async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
@@ -235,6 +273,10 @@ impl Store for SqliteStore {
 
     async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
         self.read(move |connection, _| read::log(connection, after, limit)).await
+    }
+
+    async fn last(&self) -> Result<u64, StoreError> {
+        self.read(|connection, _| read::last(connection)).await
     }
 
     async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
@@ -263,6 +305,11 @@ impl Store for SqliteStore {
     async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
         let hashes = hashes.to_vec();
         self.read(move |connection, _| read::referenced(connection, &hashes)).await
+    }
+
+    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+        let sha256s = sha256s.to_vec();
+        self.read(move |connection, _| sha256s.iter().map(|sha256| read::content(connection, sha256)).collect()).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
@@ -320,17 +367,27 @@ impl Store for SqliteStore {
     }
 
     async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
-        let files = files.clone();
+        let (files, now) = (files.clone(), self.inner.clock.now());
         let put = move |writer: &mut Writer| {
             let known = writer.shared.known();
-            let Some(known) = definitions::put(&mut writer.connection, &known, &files)? else {
-                return Ok(known.catalog);
-            };
-            let catalog = Arc::clone(&known.catalog);
-            *writer.shared.known.write().unwrap_or_else(PoisonError::into_inner) = known;
-            Ok(catalog)
+            let new = definitions::put(&mut writer.connection, &known, &files, now)?;
+            Ok(learn(writer, &known, new))
         };
         self.inner.writer.run(put).await
+    }
+
+    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+        let (hash, by) = (hash.to_owned(), by.to_owned());
+        let turn = move |writer: &mut Writer| {
+            let known = writer.shared.known();
+            let new = definitions::make_current(&mut writer.connection, &known, &hash, &by, now)?;
+            Ok(learn(writer, &known, new))
+        };
+        self.inner.writer.run(turn).await
+    }
+
+    async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
+        self.read(|connection, known| read::counts_by_version(connection, &known.catalog, &known.names)).await
     }
 
     async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
@@ -369,4 +426,12 @@ impl Store for SqliteStore {
     async fn now(&self) -> Result<Time, StoreError> {
         Ok(self.inner.clock.now())
     }
+}
+
+/// What is known from now on, where something new is.
+fn learn(writer: &Writer, known: &Known, new: Option<Known>) -> Arc<Catalog> {
+    let Some(new) = new else { return Arc::clone(&known.catalog) };
+    let catalog = Arc::clone(&new.catalog);
+    *writer.shared.known.write().unwrap_or_else(PoisonError::into_inner) = new;
+    catalog
 }

@@ -116,7 +116,7 @@ pub(super) fn immutable(path: &Path) -> String {
 
 /// The connection that writes. Makes the file where there is none, and brings an older one up to date.
 pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
-    let mut connection = Connection::open(path)?;
+    let mut connection = Connection::open(path).map_err(|error| in_words(path, error.into()))?;
     connection.busy_timeout(BUSY)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // An answer is given only after its batch is on the disk.
@@ -139,10 +139,26 @@ pub(super) fn checkpointer(path: &Path) -> Result<Connection, StoreError> {
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     // Each connection has a thread of its own, so SQLite need not guard it.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(BUSY)?;
-    settle(&connection)?;
-    Ok(connection)
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY)?;
+        settle(&connection)?;
+        Ok(connection)
+    };
+    open().map_err(|error: StoreError| in_words(path, error))
+}
+
+/// SQLite says of everything that it cannot open that it cannot.
+pub(super) fn in_words(path: &Path, error: StoreError) -> StoreError {
+    let StoreError::Unavailable(said) = error else { return error };
+    let found = std::fs::metadata(path);
+    StoreError::Unavailable(match found.map(|found| found.is_dir()).map_err(|error| error.kind()) {
+        Ok(true) => "this is a folder, not the file of a database".to_owned(),
+        Err(ErrorKind::NotFound) => "there is no such file".to_owned(),
+        Err(ErrorKind::PermissionDenied) => "its folder may not be looked into".to_owned(),
+        Ok(false) => format!("it may not be read, or its folder not be written ({said})"),
+        Err(kind) => format!("{kind} ({said})"),
+    })
 }
 
 fn settle(connection: &Connection) -> Result<(), StoreError> {

@@ -12,6 +12,7 @@ use crate::batch::RequestName;
 use crate::columns::{NO_WINDOW, write_parts};
 use crate::error::StoreError;
 use crate::names::Known;
+use crate::net::TallyKey;
 use crate::prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing, Taken};
 
 pub(super) fn standing(connection: &Connection) -> Result<Standing, StoreError> {
@@ -225,14 +226,14 @@ impl Pruning<'_> {
     }
 
     fn tallies(&self) -> Result<(), StoreError> {
-        for (share, delta) in self.carry.tallies() {
-            let names = &self.known.names;
-            let (lifecycle, state) = (names.known(&share.lifecycle)?, names.known(&share.state)?);
-            let sql = "UPDATE tallies SET count = count + ?4 WHERE lifecycle = ?1 AND owner = ?2 AND state = ?3";
-            self.transaction.prepare_cached(sql)?.execute(params![lifecycle, share.owner, state, delta])?;
-            // States that they came through, too: nothing else may tell of them any more.
-            let sql = "DELETE FROM tallies WHERE lifecycle = ?1 AND owner = ?2 AND count = 0";
-            self.transaction.prepare_cached(sql)?.execute(params![lifecycle, share.owner])?;
+        for (TallyKey { definition, owner, state }, delta) in self.carry.tallies() {
+            let (definition, state) = (self.known.catalog.number_by(&definition)?, self.known.names.known(&state)?);
+            let sql = "UPDATE tallies SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
+            self.transaction.prepare_cached(sql)?.execute(params![definition, owner, state, delta])?;
+            // States that they came through, too, by whatever version: nothing else may tell of them any more.
+            let sql = "DELETE FROM tallies WHERE owner = ?2 AND count = 0 AND definition IN (SELECT number FROM definitions \
+                       WHERE name = (SELECT name FROM definitions WHERE number = ?1))";
+            self.transaction.prepare_cached(sql)?.execute(params![definition, owner])?;
         }
         Ok(())
     }

@@ -12,11 +12,12 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::load::{EXECUTION, row_of};
 use super::{prune, rows};
 use crate::batch::{Request, RequestName};
+use crate::catalog::Catalog;
 use crate::columns::has_come;
 use crate::error::StoreError;
 use crate::log::Entry;
-use crate::names::Known;
-use crate::query::{ListQuery, Page, StateCount, looked_at, own_worker};
+use crate::names::{Known, Names};
+use crate::query::{ListQuery, Page, StateCount, VersionCount, looked_at, own_worker};
 use crate::relation::{LinkPage, LinkQuery};
 
 pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
@@ -90,7 +91,7 @@ pub(super) fn history(
 pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) -> Result<Page, StoreError> {
     let mut statement = connection.prepare_cached("SELECT * FROM whole WHERE row > ?1 ORDER BY row")?;
     let mut found = statement.query([query.after.unwrap_or(0)])?;
-    let mut page = Page { records: Vec::new(), next: None };
+    let mut page = Page::default();
     let (mut last, mut looked) = (None, 0);
     while let Some(row) = found.next()? {
         if looked == looked_at(query.limit) {
@@ -98,12 +99,20 @@ pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) ->
             break;
         }
         looked += 1;
-        if fits(row, known, query)? {
-            if page.records.len() == query.limit {
+        let found = match fits(row, known, query) {
+            Ok(false) => Ok(None),
+            Ok(true) => rows::record(row, &known.catalog).map(|(_, record)| Some(record)),
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(Some(_)) if page.records.len() == query.limit => {
                 page.next = last;
                 break;
             }
-            page.records.push(rows::record(row, &known.catalog)?.1);
+            Ok(found) => page.records.extend(found),
+            // One that is damaged must not hide all others.
+            Err(StoreError::Corrupt(_)) => page.unreadable += 1,
+            Err(error) => return Err(error),
         }
         last = Some(row.get(0)?);
     }
@@ -126,20 +135,39 @@ pub(super) fn counts_by_state(
     known: &Known,
     owner: Option<&str>,
 ) -> Result<Vec<StateCount>, StoreError> {
-    let sql =
-        "SELECT lifecycle, state, sum(count) FROM tallies WHERE ?1 IS NULL OR owner = ?1 GROUP BY lifecycle, state";
+    let sql = "SELECT d.name, t.state, sum(t.count) FROM tallies t JOIN definitions d ON d.number = t.definition \
+               WHERE ?1 IS NULL OR t.owner = ?1 GROUP BY d.name, t.state";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([owner])?;
     let mut counts = Vec::new();
     while let Some(row) = found.next()? {
-        let count = StateCount {
-            lifecycle: known.names.name(row.get(0)?)?,
-            state: known.names.name(row.get(1)?)?,
-            count: row.get(2)?,
-        };
+        let count = StateCount { lifecycle: row.get(0)?, state: known.names.name(row.get(1)?)?, count: row.get(2)? };
         if count.count > 0 {
             counts.push(count);
         }
+    }
+    counts.sort_unstable();
+    Ok(counts)
+}
+
+pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
+    Ok(connection.prepare_cached("SELECT seq FROM counter")?.query_row([], |row| row.get(0))?)
+}
+
+/// How many records live by each version.
+pub(super) fn counts_by_version(
+    connection: &Connection,
+    catalog: &Catalog,
+    names: &Names,
+) -> Result<Vec<VersionCount>, StoreError> {
+    let sql = "SELECT definition, state, sum(count) FROM tallies GROUP BY definition, state";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut found = statement.query([])?;
+    let mut counts = Vec::new();
+    while let Some(row) = found.next()? {
+        let state = names.name(row.get(1)?)?;
+        let count = VersionCount::of(catalog, row.get(0)?, &state, row.get(2)?);
+        counts.extend(count.filter(|count| count.count > 0));
     }
     counts.sort_unstable();
     Ok(counts)

@@ -3,14 +3,14 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use onceward_core::decide::Key;
-use onceward_core::time::Time;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::checkpoint::Checkpoints;
 use super::write::Writing;
-use super::{Shared, definitions, load, read};
+use super::{Shared, definitions, later, load, read};
 use crate::base::Base;
 use crate::batch::{Batch, Conflict, Save};
 use crate::error::StoreError;
@@ -30,9 +30,6 @@ pub(super) struct Writer {
     others: Option<i64>,
     /// The last row number given to a record. Only this thread gives them.
     last_row: u64,
-    /// FM-7: the latest time that lanes were settled at. They are never settled at an earlier one: a job that had waited then would
-    /// be passed over, and nobody would come back for it when the clock is there again.
-    latest: Time,
     lately: Lately,
     checkpoints: Checkpoints,
 }
@@ -61,6 +58,9 @@ impl Lately {
     }
 }
 
+/// A save that takes longer may not be done on a runtime's thread: others wait for their turn on it.
+const QUICK: Duration = Duration::from_millis(2);
+
 impl Writer {
     pub(super) fn new(
         connection: Connection,
@@ -68,13 +68,15 @@ impl Writer {
         checkpoints: Checkpoints,
     ) -> Result<Self, StoreError> {
         let others = Some(others(&connection)?);
-        let (last_row, latest) = ends(&connection)?;
+        let last_row = last_row(&connection)?;
         let lately = Lately::default();
-        Ok(Self { connection, shared, others, last_row, latest, lately, checkpoints })
+        Ok(Self { connection, shared, others, last_row, lately, checkpoints })
     }
 
     pub(super) fn save(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
+        let began = Instant::now();
         let saved = self.write(base, batch, told);
+        self.shared.disk_is_quick.store(began.elapsed() < QUICK, Ordering::Relaxed);
         if saved.is_err() {
             // Whether it was written is not known.
             self.others = None;
@@ -107,8 +109,8 @@ impl Writer {
         let others = Some(others(&transaction)?);
         if others != self.others {
             *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = definitions::recall(&transaction)?;
-            let (last_row, latest) = ends(&transaction)?;
-            (self.last_row, self.latest) = (last_row, self.latest.max(latest));
+            self.last_row = last_row(&transaction)?;
+            self.shared.soonest.store(later::soonest(&transaction)?.micros(), Ordering::Release);
             distrust(&self.shared, &mut self.lately);
             self.others = others;
         }
@@ -118,13 +120,13 @@ impl Writer {
         if !conflict.is_empty() {
             return Ok(Save::Conflict(conflict));
         }
-        let latest = self.latest.max(net.latest);
         let mut writing = Writing::new(&transaction, &known, base, self.last_row);
-        let (first, last) = writing.all(&net, batch.now, latest)?;
+        let (first, last) = writing.all(&net, batch.now)?;
         let places = net.records.iter().map(|record| writing.stored(record)).collect::<Result<Vec<_>, _>>()?;
-        let last_row = writing.last_row;
+        let (last_row, soonest) = (writing.last_row, writing.soonest);
         transaction.commit()?;
-        (self.last_row, self.latest) = (last_row, latest);
+        self.last_row = last_row;
+        self.shared.soonest.fetch_min(soonest.micros(), Ordering::AcqRel);
         let mut recent = self.shared.recent();
         for (record, stored) in net.records.iter().zip(places) {
             recent.put(stored, &record.after);
@@ -149,12 +151,9 @@ fn others(connection: &Connection) -> Result<i64, StoreError> {
     Ok(connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
 }
 
-/// The last row number that was given, and the latest time that lanes are known to have been settled at.
-fn ends(connection: &Connection) -> Result<(u64, Time), StoreError> {
-    let last_row = connection.query_row("SELECT coalesce(max(row), 0) FROM records", [], |row| row.get(0))?;
-    let latest = "SELECT coalesce(max(ready_at), ?1) FROM lanes WHERE front = 0";
-    let latest = connection.query_row(latest, [Time::MIN.micros()], |row| row.get(0))?;
-    Ok((last_row, Time::from_micros(latest)))
+/// The last row number that was given.
+fn last_row(connection: &Connection) -> Result<u64, StoreError> {
+    Ok(connection.query_row("SELECT coalesce(max(row), 0) FROM records", [], |row| row.get(0))?)
 }
 
 /// What no longer holds. Where nothing was saved since the base was begun, nothing can have changed: this process is the only
@@ -187,6 +186,7 @@ fn conflict(
 
 #[cfg(test)]
 mod tests {
+    use onceward_core::time::Time;
     use onceward_core::value::RecordId;
     use onceward_testkit::Folder;
 

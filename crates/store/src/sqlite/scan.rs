@@ -116,12 +116,23 @@ fn plan(table: Table) -> Plan {
              LIMIT 1000)) END",
             "lanes l LEFT JOIN records r ON r.row = l.record",
         ),
+        Table::Later => (
+            &["w.ready_at", "w.record"],
+            "r.id, w.lifecycle, w.rank, w.definition, w.key, EXISTS (SELECT 1 FROM ready b WHERE b.lifecycle = w.lifecycle \
+             AND b.rank = w.rank AND b.record = w.record) OR EXISTS (SELECT 1 FROM lanes l WHERE l.lifecycle = w.lifecycle \
+             AND l.key = w.key AND l.front IN (0, 1) AND l.rank = w.rank AND l.record = w.record)",
+            "later w LEFT JOIN records r ON r.row = w.record",
+        ),
         Table::Timers => (
             &["t.due", "t.record"],
             "r.id, e.expires_at",
             "timers t LEFT JOIN records r ON r.row = t.record LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt",
         ),
-        Table::Tallies => (&["lifecycle", "owner", "state"], "count", "tallies"),
+        Table::Tallies => (
+            &["definition", "owner", "state"],
+            "count, (SELECT d.name FROM definitions d WHERE d.number = tallies.definition)",
+            "tallies",
+        ),
         Table::Contents => (&["sha256"], "bytes, refs", "contents"),
     };
     Plan { order, columns, from }

@@ -19,8 +19,36 @@ use crate::scan::{Cursor, Difference, Learned, LogPage, Scan, ScanPage, Table, h
 /// A database file, read only. It takes no lock that an engine would wait for, and is let in while one runs.
 #[derive(Debug)]
 pub struct SqliteView {
+    // The reader ends before what it left is tidied up.
     reader: Threads<Connection>,
     path: PathBuf,
+    /// Where it is read as it lies, SQLite does not look for how it is written.
+    is_still: bool,
+    _tidy: Option<Tidy>,
+}
+
+/// A file that nobody had open: the files beside it that reading makes go with the last reader.
+#[derive(Debug)]
+struct Tidy(PathBuf);
+
+impl Tidy {
+    /// Nothing is done where there is a WAL already, be it an engine's or a copy's.
+    fn of(path: &Path) -> Option<Self> {
+        let is_there = |suffix: &str| open::beside(path, suffix).exists();
+        (!is_there("-wal") && !is_there("-shm")).then(|| Self(path.to_owned()))
+    }
+}
+
+impl Drop for Tidy {
+    fn drop(&mut self) {
+        // Not an engine's that came meanwhile. SQLite itself makes sure that nobody else has it open, and only then takes them away.
+        if open::engine(&self.0).is_none() && wal::bytes(&wal::path(&self.0)) == 0 {
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            if let Ok(connection) = Connection::open_with_flags(&self.0, flags) {
+                let _ = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
+            }
+        }
+    }
 }
 
 impl SqliteView {
@@ -29,6 +57,7 @@ impl SqliteView {
         let given = path.as_ref();
         // By its own name, as the files beside it have theirs from that.
         let path = open::real(given).unwrap_or_else(|_| given.to_owned());
+        let (mut tidy, mut is_still) = (Tidy::of(&path), false);
         let connection = open::reader(&path).and_then(|connection| migrate::check(&connection).map(|()| connection));
         let connection = match connection {
             // A copy in a folder that cannot be written has no place for the files beside it that readers share.
@@ -44,17 +73,23 @@ impl SqliteView {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
                 let connection = Connection::open_with_flags(open::immutable(&path), flags)?;
                 migrate::check(&connection)?;
+                (tidy, is_still) = (None, true);
                 connection
             }
             other => other?,
         };
-        Ok(Self { reader: Threads::start("view", vec![connection], |connection| let_go(connection))?, path })
+        let reader = Threads::start("view", vec![connection], |connection| let_go(connection))?;
+        Ok(Self { reader, path, is_still, _tidy: tidy })
     }
 
     /// All of it at a glance.
     pub async fn look(&self, now: Time) -> Result<Look, StoreError> {
         let path = self.path.clone();
-        self.reader.run(move |connection| look::look(connection, &path, now)).await
+        let mut look = self.reader.run(move |connection| look::look(connection, &path, now)).await?;
+        if self.is_still {
+            look.settings.retain(|setting| setting.name != "journal_mode");
+        }
+        Ok(look)
     }
 
     /// Who has the file open to work on it, as it calls itself.

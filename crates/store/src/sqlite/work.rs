@@ -28,20 +28,24 @@ pub(super) fn due(connection: &Connection, until: Time, limit: usize) -> Result<
     Ok(due)
 }
 
-pub(super) fn leasable(
-    connection: &Connection,
-    known: &Known,
-    query: &LeaseQuery,
-) -> Result<Vec<Candidate>, StoreError> {
-    let mut ranked = Vec::new();
+/// What a look found.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) found: Vec<Candidate>,
+    /// Work keys in front of which stands somebody whose time has not come: the clock was set back.
+    pub(super) early: Vec<QueueKey>,
+}
+
+pub(super) fn leasable(connection: &Connection, known: &Known, query: &LeaseQuery) -> Result<Looked, StoreError> {
+    let (mut ranked, mut early) = (Vec::new(), Vec::new());
     let mut lifecycles = query.lifecycles.clone();
     lifecycles.sort_unstable();
     lifecycles.dedup();
     for lifecycle in &lifecycles {
-        of_lifecycle(connection, known, query, lifecycle, &mut ranked)?;
+        of_lifecycle(connection, known, query, lifecycle, (&mut ranked, &mut early))?;
     }
     ranked.sort_by_key(|(rank, row, _)| (*rank, *row));
-    Ok(ranked.into_iter().take(query.limit).map(|(_, _, candidate)| candidate).collect())
+    Ok(Looked { found: ranked.into_iter().take(query.limit).map(|(_, _, candidate)| candidate).collect(), early })
 }
 
 fn of_lifecycle(
@@ -49,11 +53,12 @@ fn of_lifecycle(
     known: &Known,
     query: &LeaseQuery,
     lifecycle: &Arc<str>,
-    ranked: &mut Vec<(i64, u64, Candidate)>,
+    (ranked, early): (&mut Vec<(i64, u64, Candidate)>, &mut Vec<QueueKey>),
 ) -> Result<(), StoreError> {
     let Some(number) = known.names.number(lifecycle) else { return Ok(()) };
-    let sql = "SELECT w.rank, w.record, w.definition, w.key, r.id FROM ready w JOIN records r ON r.row = w.record \
-               WHERE w.lifecycle = ?1 AND w.ready_at <= ?2 ORDER BY w.rank, w.record";
+    let sql = "SELECT w.rank, w.record, w.definition, w.key, r.id, w.ready_at <= ?2 \
+               FROM ready w JOIN records r ON r.row = w.record \
+               WHERE w.lifecycle = ?1 AND (w.ready_at <= ?2 OR w.key IS NOT NULL) ORDER BY w.rank, w.record";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![number, query.now.micros()])?;
     let mut free: HashMap<String, usize> = HashMap::new();
@@ -63,6 +68,10 @@ fn of_lifecycle(
             break;
         }
         if let Some(text) = row.get::<_, Option<String>>(3)? {
+            if !row.get::<_, bool>(5)? {
+                early.push(QueueKey { lifecycle: Arc::clone(lifecycle), parts: read_parts(&text)? });
+                continue;
+            }
             let room = if let Some(room) = free.get(&text) {
                 *room
             } else {

@@ -10,12 +10,13 @@ use rusqlite::{Connection, params};
 
 use super::hot::{Hot, Place};
 use super::lanes::{self, Spot};
+use super::later;
 use super::load::row_of;
 use crate::base::{Base, Stored};
 use crate::columns::{NO_WINDOW, write_parts};
 use crate::error::StoreError;
 use crate::names::Known;
-use crate::net::{Net, NetRecord};
+use crate::net::{Net, NetRecord, TallyKey};
 use crate::query::running;
 
 /// One batch on its way into the database.
@@ -30,16 +31,18 @@ pub(super) struct Writing<'a> {
     entries: HashMap<RecordId, u64>,
     /// Work keys whose lanes must be looked at.
     touched: BTreeSet<QueueKey>,
+    /// The earliest time that somebody was put off to.
+    pub(super) soonest: Time,
 }
 
 impl<'a> Writing<'a> {
     pub(super) fn new(connection: &'a Connection, known: &'a Known, base: &'a Base, last_row: u64) -> Self {
         let (rows, entries) = (HashMap::new(), HashMap::new());
-        Self { connection, known, base, last_row, rows, entries, touched: BTreeSet::new() }
+        Self { connection, known, base, last_row, rows, entries, touched: BTreeSet::new(), soonest: Time::MAX }
     }
 
-    /// Everything; the places that its entries have in the log. Lanes are settled as of `latest`.
-    pub(super) fn all(&mut self, net: &Net, now: Time, latest: Time) -> Result<(u64, u64), StoreError> {
+    /// Everything; the places that its entries have in the log.
+    pub(super) fn all(&mut self, net: &Net, now: Time) -> Result<(u64, u64), StoreError> {
         let mut counter = self.connection.prepare_cached("SELECT seq FROM counter")?;
         let before: u64 = counter.query_row([], |row| row.get(0))?;
         for record in &net.records {
@@ -64,15 +67,10 @@ impl<'a> Writing<'a> {
         self.tallies(net)?;
         for record in &net.records {
             self.links(record)?;
-            self.waiting(hot, record, latest)?;
+            self.waiting(hot, record, net.latest)?;
         }
-        for key in std::mem::take(&mut self.touched) {
-            // By the current version: should an older one share its keys otherwise, `decide` has the last word.
-            if let Some(current) = self.known.catalog.definitions.get(&key.lifecycle) {
-                let definition = self.known.catalog.number_of(current)?;
-                lanes::settle((self.connection, hot), self.known, &key, definition, latest)?;
-            }
-        }
+        later::settle((self.connection, hot), self.known, std::mem::take(&mut self.touched), net.latest)?;
+        self.soonest = hot.soonest;
         for (sha256, (bytes, refs)) in net.contents_by_hash() {
             let sql = "INSERT INTO contents (sha256, bytes, refs) VALUES (?1, ?2, ?3) ON CONFLICT (sha256) DO UPDATE \
                        SET refs = refs + excluded.refs, bytes = CASE WHEN length(bytes) = 0 THEN excluded.bytes ELSE bytes END";
@@ -145,6 +143,11 @@ impl<'a> Writing<'a> {
             Some(before) => hot.record(before.version, after, place)?,
         };
         if changed == 1 {
+            if net.is_moved() {
+                let definition = self.known.catalog.number_of(&after.lifecycle)?;
+                let sql = "UPDATE records SET definition = ?2 WHERE row = ?1";
+                self.connection.prepare_cached(sql)?.execute(params![place.row, definition])?;
+            }
             Ok(())
         } else {
             Err(StoreError::Rejected(format!("{} is not there to be changed", after.id)))
@@ -199,12 +202,12 @@ impl<'a> Writing<'a> {
     }
 
     fn tallies(&self, net: &Net) -> Result<(), StoreError> {
-        for ((lifecycle, owner, state), delta) in net.tallies() {
-            let (lifecycle, state) = (self.known.names.known(&lifecycle)?, self.known.names.known(&state)?);
-            let sql = "UPDATE tallies SET count = count + ?4 WHERE lifecycle = ?1 AND owner = ?2 AND state = ?3";
-            if self.connection.prepare_cached(sql)?.execute(params![lifecycle, owner, state, delta])? == 0 {
-                let sql = "INSERT INTO tallies (lifecycle, owner, state, count) VALUES (?1, ?2, ?3, ?4)";
-                self.connection.prepare_cached(sql)?.execute(params![lifecycle, owner, state, delta])?;
+        for (TallyKey { definition, owner, state }, delta) in net.tallies() {
+            let (definition, state) = (self.known.catalog.number_by(&definition)?, self.known.names.known(&state)?);
+            let sql = "UPDATE tallies SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
+            if self.connection.prepare_cached(sql)?.execute(params![definition, owner, state, delta])? == 0 {
+                let sql = "INSERT INTO tallies (definition, owner, state, count) VALUES (?1, ?2, ?3, ?4)";
+                self.connection.prepare_cached(sql)?.execute(params![definition, owner, state, delta])?;
             }
         }
         Ok(())
@@ -248,7 +251,7 @@ impl<'a> Writing<'a> {
             }
         }
         let (old, new) = record.waiting();
-        if old == new {
+        if old == new && !record.is_moved() {
             return Ok(());
         }
         let spot = Spot { lifecycle, row, definition };
@@ -256,7 +259,7 @@ impl<'a> Writing<'a> {
             lanes::leave(self.connection, hot, spot, waiting)?;
         }
         if let Some(waiting) = &new {
-            lanes::join((self.connection, hot), self.known, spot, waiting, now)?;
+            lanes::join((self.connection, hot), spot, waiting, now)?;
         }
         for key in [old, new].into_iter().flatten().filter_map(|waiting| waiting.key) {
             self.touched.insert(key);

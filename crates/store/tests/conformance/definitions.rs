@@ -1,11 +1,14 @@
 //! Lifecycles are kept with every version that a record may live by.
 
-use onceward_core::diagnostic::Files;
-use onceward_store::{Store, StoreError};
+use std::sync::Arc;
+
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::time::Duration;
+use onceward_store::{Catalog, Store, StoreError};
 use onceward_testkit::user;
 use serde_json::json;
 
-use crate::stage::driver::Driver;
+use crate::stage::driver::{Driver, fire};
 use crate::stage::{on_each, start, suite};
 
 fn changed(from: &str, to: &str) -> Files {
@@ -62,7 +65,107 @@ fn files_that_are_not_sound_are_not_taken() {
     on_each(async |store, _| {
         let bad = changed("go = \"waiting -> running\"", "go = \"waiting -> nowhere\"");
         let Err(StoreError::Unsound(found)) = store.put_definitions(&bad).await else { panic!("taken") };
-        assert!(found.iter().any(|diagnostic| diagnostic.code == "unknown-state"), "{found:?}");
+        assert!(found.diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-state"), "{found:?}");
         assert_eq!(store.definitions().await.unwrap().number(), 0);
+    });
+}
+
+/// Back to an older version and forward again, by somebody's word; a process that brings either again changes nothing.
+#[test]
+fn an_older_version_is_used_again() {
+    on_each(async |store, clock| {
+        let first = store.put_definitions(&suite()).await.unwrap();
+        let newer = changed("lease    = \"30s\"", "lease    = \"40s\"");
+        let second = store.put_definitions(&newer).await.unwrap();
+        let hash = |catalog: &Catalog| Arc::clone(&catalog.definitions.get("suite.task").unwrap().hash);
+        let (old, new) = (hash(&first), hash(&second));
+        assert_ne!(old, new);
+        clock.set(start().checked_add(Duration::from_secs(60)).unwrap());
+        let third = store.use_definition(&old, "ops", clock.now()).await.unwrap();
+        assert_eq!((hash(&third), third.number()), (old.clone(), 7));
+        for files in [suite(), newer] {
+            let again = store.put_definitions(&files).await.unwrap();
+            assert_eq!((hash(&again), again.number()), (old.clone(), 7));
+        }
+        assert_eq!(store.use_definition(&old, "ops", clock.now()).await.unwrap().number(), 7, "it is so already");
+        // As it was before and after.
+        assert_eq!(*third.as_of(5).get("suite.task").unwrap().hash, *old);
+        assert_eq!(*third.as_of(6).get("suite.task").unwrap().hash, *new);
+        assert_eq!(*third.as_of(7).get("suite.task").unwrap().hash, *old);
+        let versions = third.versions("suite.task");
+        let said: Vec<_> = versions.iter().map(|version| (version.is_current, version.by.as_deref())).collect();
+        assert_eq!(said, [(true, Some("ops")), (false, None)]);
+        assert_eq!((versions[0].came_at, versions[0].current_since), (start(), clock.now()));
+        // The log tells who and when.
+        let entries = store.log(0, 10).await.unwrap();
+        let used = entries[0].body().unwrap().used.unwrap();
+        assert_eq!((entries.len(), entries[0].at, entries[0].record), (1, clock.now(), None));
+        assert_eq!((&*used.by, used.number, &used.definition), ("ops", 7, &old));
+        let mut driver = Driver::new(store).await;
+        let id = driver.create(&user("ann"), "suite.task", json!({}), clock.now()).await;
+        assert_eq!(store.record(id).await.unwrap().unwrap().lifecycle.hash, old);
+        assert!(store.use_definition("none", "ops", clock.now()).await.is_err());
+    });
+}
+
+/// Files may name lifecycles that are not among them, if the store has them.
+#[test]
+fn what_is_known_need_not_be_given_again() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let text = "language = 1\nlifecycle = \"own.label\"\nabout = \"On a box\"\n[states]\nstuck = { about = \"on it\", rest = true }\n\
+                    [fields]\nbox = { type = \"ref\", to = \"suite.box\" }\n[[on.create]]\ngo = \"-> stuck\"\ntake = [\"box\"]\n";
+        let own = |text: &str| Files { files: vec![File { name: "label.toml".to_owned(), text: text.into() }] };
+        let catalog = store.put_definitions(&own(text)).await.unwrap();
+        assert_eq!(catalog.number(), 6);
+        let again = store.put_definitions(&own(text)).await.unwrap();
+        assert_eq!(again.number(), 6);
+        let Err(StoreError::Unsound(found)) =
+            store.put_definitions(&own(&text.replace("suite.box", "suite.bag"))).await
+        else {
+            panic!("taken")
+        };
+        assert!(found.diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-lifecycle"), "{found:?}");
+        assert!(found.beside.is_none());
+    });
+}
+
+/// A new version is refused where records still live by another lifecycle's version that sends it what it no longer takes.
+#[test]
+fn versions_that_meet_must_fit() {
+    const PARENT: &str = "language = 1\nlifecycle = \"own.parent\"\nabout = \"Has a child\"\n[states]\n\
+        on = { about = \"so\", rest = true }\noff = { about = \"no more\", final = true }\n\
+        [fields]\nchild = { type = \"ref\", to = \"own.child\" }\n[[on.create]]\ngo = \"-> on\"\ntake = [\"child\"]\n\
+        [[on.close]]\ngo = \"on -> off\"\ncascade = [{ to = \"record.child\", event = \"left\" }]\n";
+    const CHILD: &str = "language = 1\nlifecycle = \"own.child\"\nabout = \"Is told\"\n[states]\n\
+        home = { about = \"with somebody\", rest = true }\nalone = { about = \"with nobody\", rest = true }\n\
+        [[on.create]]\ngo = \"-> home\"\n[[on.left]]\ngo = \"home -> alone\"\nby = \"record\"\n";
+    on_each(async |store, _| {
+        let files = |parent: &str, child: &str| {
+            let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
+            Files { files: vec![file("parent.toml", parent), file("child.toml", child)] }
+        };
+        let first = store.put_definitions(&files(PARENT, CHILD)).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let ann = user("ann");
+        let child = driver.create(&ann, "own.child", json!({}), start()).await;
+        let parent = driver.create(&ann, "own.parent", json!({ "child": child.to_string() }), start()).await;
+        // Both call it otherwise: sound by themselves, but a parent of the old version lives.
+        let renamed = files(&PARENT.replace("\"left\"", "\"gone\""), &CHILD.replace("on.left", "on.gone"));
+        let Err(StoreError::Unsound(found)) = store.put_definitions(&renamed).await else { panic!("taken") };
+        let said = StoreError::Unsound(found.clone()).to_string();
+        assert!(said.contains("own.parent, by which 1 record lives") || said.contains("own.child, by which"), "{said}");
+        assert!(found.diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-event"), "{found:?}");
+        assert!(found.files.files.iter().any(|file| file.name.contains("(version ")), "{found:?}");
+        assert_eq!(store.definitions().await.unwrap().number(), first.number());
+        // Both names for a while, and it fits.
+        let both = format!("{CHILD}[[on.gone]]\ngo = \"home -> alone\"\nby = \"record\"\n");
+        let widened = store.put_definitions(&files(PARENT, &both)).await.unwrap();
+        assert_eq!(widened.number(), first.number() + 1);
+        // When the old parent has ended, nobody sends it any more; but the old child that lives takes only the old one.
+        driver.catalog = widened;
+        driver.ok(&ann, fire(parent, "close", json!({})), start()).await;
+        let Err(StoreError::Unsound(found)) = store.put_definitions(&renamed).await else { panic!("taken") };
+        assert!(found.beside.is_some_and(|beside| beside.contains("own.child")));
     });
 }

@@ -34,7 +34,8 @@ async fn loaded(store: &AnyStore, ids: &[RecordId]) -> Vec<Taken> {
 }
 
 async fn prune(store: &AnyStore, taken: Vec<Taken>) -> PruneSave {
-    let carry = Carry::of(taken, start()).expect("they are sound");
+    let catalog = store.definitions().await.unwrap();
+    let carry = Carry::of(taken, start(), &catalog).expect("they are sound");
     store.prune(&Arc::new(Prune { carry, now: later(1) })).await.expect("pruning")
 }
 
@@ -114,7 +115,7 @@ fn what_has_changed_stays() {
             assert_eq!(store.history(*stub, 0, 10).await.unwrap().len(), 2);
         }
         // Now that it is known who points there, nobody would even try.
-        let why = Carry::of(loaded(store, &stubs[..2]).await, start()).unwrap_err();
+        let why = Carry::of(loaded(store, &stubs[..2]).await, start(), &driver.catalog).unwrap_err();
         assert_eq!(why, Unsound { record: stubs[0], why: format!("{} points to it, and stays", stubs[2]) });
         // With whoever points there, it goes.
         driver.ok(&ann, fire(stubs[2], "tear", json!({})), start()).await;
@@ -285,9 +286,9 @@ fn a_record_that_is_not_as_its_log_says_stays() {
         let mut record = sound.clone();
         Arc::make_mut(&mut record[0].record).hold = 7;
         for taken in [missing, other, record] {
-            assert_eq!(Carry::of(taken, start()).unwrap_err().record, stub);
+            assert_eq!(Carry::of(taken, start(), &driver.catalog).unwrap_err().record, stub);
         }
-        assert!(Carry::of(sound, start()).is_ok());
+        assert!(Carry::of(sound, start(), &driver.catalog).is_ok());
     });
 }
 

@@ -7,7 +7,7 @@ use onceward_store::{AnyStore, LeaseQuery, Store};
 use onceward_testkit::{user, worker};
 use serde_json::json;
 
-use crate::stage::driver::{Driver, fire};
+use crate::stage::driver::{Driver, create, fire};
 use crate::stage::{on_each, start, suite};
 
 fn at(seconds: i64) -> Time {
@@ -101,6 +101,73 @@ fn a_later_job_of_a_key_does_not_stand_in_the_way() {
         let now = driver.create(&ann, "suite.task", json!({ "lane": "a" }), at(1)).await;
         assert_eq!(leasable(store, &["suite.task"], at(5), 10).await, [now]);
         assert_eq!(leasable(store, &["suite.task"], at(200), 10).await, later[..2]);
+        // Nor where the clock was set back, to and fro.
+        assert_eq!(leasable(store, &["suite.task"], at(5), 10).await, [now]);
+        assert_eq!(leasable(store, &["suite.task"], at(100), 10).await, [later[0], now]);
+        assert_eq!(leasable(store, &["suite.task"], at(200), 10).await, later[..2]);
+    });
+}
+
+/// Jobs for a later time come when it has, in their order, as many as there are; one that was moved, given back or ended before it
+/// came, comes as it should.
+#[test]
+fn many_reach_their_time_together() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let fields = |lane: Option<&str>, weight: i64, second: i64| json!({ "lane": lane, "weight": weight, "readyAt": at(second).to_string() });
+        // More of a key, and of none, than are moved at once.
+        for second in 0..2 {
+            let mut open = driver.open(at(second));
+            for number in 0..650 {
+                let lane = (number % 2 == 0).then_some("full");
+                let operation = driver.operation(&ann, create("suite.task", fields(lane, 0, 100)));
+                driver.decide(&mut open, operation, at(second)).await;
+            }
+            driver.save(&open).await;
+        }
+        let last = driver.create(&ann, "suite.task", fields(Some("b"), -9, 100), at(2)).await;
+        let moved = driver.create(&ann, "suite.task", fields(None, 0, 100), at(2)).await;
+        driver.ok(&ann, fire(moved, "move", json!({ "weight": -20 })), at(3)).await;
+        assert_eq!(leasable(store, &["suite.task"], at(99), 2_000).await, []);
+        let found = leasable(store, &["suite.task"], at(100), 2_000).await;
+        assert_eq!(found.len(), 650 + 2 + 2, "all without a key, two of each lane");
+        assert_eq!(found[652..], [last, moved]);
+        for first in &found[..2] {
+            driver.lease(&bob, *first, at(100)).await;
+        }
+        assert_eq!(leasable(store, &["suite.task"], at(100), 2_000).await.len(), 650 + 2 + 2 - 2);
+        let alone = driver.create(&ann, "suite.task", fields(None, 99, 200), at(100)).await;
+        assert_eq!(leasable(store, &["suite.task"], at(200), 1).await, [alone]);
+        let token = driver.lease(&bob, alone, at(200)).await;
+        driver.ok(&bob, Call::Yield { record: alone, token }, at(201)).await;
+        assert_eq!(leasable(store, &["suite.task"], at(201), 1).await, [alone]);
+    });
+}
+
+/// The first of an ordered key keeps those behind it waiting, also when it waits for its time itself.
+#[test]
+fn the_first_of_an_ordered_key_waits_for_its_time() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let ann = user("ann");
+        let fields = |second: i64| json!({ "line": "a", "readyAt": at(second).to_string() });
+        let first = driver.create(&ann, "suite.step", fields(100), start()).await;
+        let second = driver.create(&ann, "suite.step", json!({ "line": "a" }), at(1)).await;
+        let third = driver.create(&ann, "suite.step", fields(300), at(2)).await;
+        for (second, expected) in [(5, None), (100, Some(first)), (5, None), (100, Some(first))] {
+            let found = leasable(store, &["suite.step"], at(second), 10).await;
+            assert_eq!(found, Vec::from_iter(expected), "at {second}");
+        }
+        driver.ok(&ann, fire(first, "skip", json!({})), at(101)).await;
+        assert_eq!(leasable(store, &["suite.step"], at(101), 10).await, [second]);
+        driver.ok(&ann, fire(second, "skip", json!({})), at(102)).await;
+        assert_eq!(leasable(store, &["suite.step"], at(102), 10).await, []);
+        assert_eq!(leasable(store, &["suite.step"], at(300), 10).await, [third]);
+        driver.ok(&ann, fire(third, "skip", json!({})), at(301)).await;
+        assert_eq!(leasable(store, &["suite.step"], at(500), 10).await, []);
     });
 }
 

@@ -23,6 +23,29 @@ pub(crate) fn suite() -> Files {
     }
 }
 
+/// The suite a year later: tasks call their states and fields otherwise, share lanes otherwise, and are weighed the other way
+/// round; boxes have lost a field that refers to others.
+pub(crate) fn later_suite() -> Files {
+    let mut files = suite();
+    for file in &mut files.files {
+        file.text = file
+            .text
+            .replace("waiting = {", "queued  = {")
+            .replace("waiting", "queued")
+            .replace("limit = 2", "limit = 1")
+            .replace("weight  = {", "more    = { type = \"string\", default = \"yes\" }\nweight  = {")
+            .replace(
+                "type = \"int\", default = 0 }\nreadyAt",
+                "type = \"int\", default = 0, min = -1000, max = 1000 }\nreadyAt",
+            )
+            .replace("priority = \"record.weight\"", "priority = \"0 - record.weight\"")
+            .replace("beside  = { type = \"ref\", to = \"suite.box\", optional = true }\n", "")
+            .replace("\"beside\", ", "")
+            .into();
+    }
+    files
+}
+
 /// The files of a shipped system.
 pub(crate) fn system(name: &str) -> Files {
     Files { files: onceward_testkit::systems::sources(name) }

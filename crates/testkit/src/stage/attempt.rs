@@ -357,5 +357,6 @@ fn named(call: &Call) -> Arc<str> {
         Call::Yield { .. } => "yield".into(),
         Call::Due { .. } => "what is due".into(),
         Call::Lost { .. } => "lost lease".into(),
+        Call::Move(_) => "move".into(),
     }
 }

@@ -131,7 +131,7 @@ CREATE TABLE onceward.queues (
     PRIMARY KEY (lifecycle, parts, created_at, id)
 );
 
--- What may be leased, from `ready_at` on: the smallest rank first. Of a work key only as many as may run.
+-- What may be leased, the smallest rank first: its time, `ready_at`, has come. Of a work key only as many as may run.
 CREATE TABLE onceward.ready (
     lifecycle  INTEGER NOT NULL,
     rank       BIGINT NOT NULL,
@@ -142,7 +142,7 @@ CREATE TABLE onceward.ready (
     PRIMARY KEY (lifecycle, rank, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- All waiting jobs of work keys; those in front stand in `ready` too.
+-- All waiting jobs of work keys whose time has come; those in front stand in `ready` too.
 CREATE TABLE onceward.lanes (
     lifecycle  INTEGER NOT NULL,
     key        TEXT COLLATE "C" NOT NULL,
@@ -161,13 +161,13 @@ CREATE TABLE onceward.timers (
     PRIMARY KEY (due, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- How many records are in each state.
+-- How many records of each version are in each state.
 CREATE TABLE onceward.tallies (
-    lifecycle INTEGER NOT NULL,
-    owner     TEXT COLLATE "C" NOT NULL,
-    state     INTEGER NOT NULL,
-    count     BIGINT NOT NULL CHECK (count >= 0),
-    PRIMARY KEY (lifecycle, owner, state)
+    definition INTEGER NOT NULL,
+    owner      TEXT COLLATE "C" NOT NULL,
+    state      INTEGER NOT NULL,
+    count      BIGINT NOT NULL CHECK (count >= 0),
+    PRIMARY KEY (definition, owner, state)
 ) WITH (fillfactor = 50);
 
 -- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
@@ -262,3 +262,23 @@ CREATE TABLE onceward.workers (
     lifecycles TEXT NOT NULL,
     seen       BIGINT NOT NULL
 ) WITH (fillfactor = 50);
+
+-- Jobs whose time has not come, by that time. Whoever looks for work when it has puts them where they belong: into `ready`, or into
+-- the lane of their work key. Whoever moves one with a key holds the key's count of running jobs.
+CREATE TABLE onceward.later (
+    ready_at   BIGINT NOT NULL,
+    record     BIGINT NOT NULL,
+    lifecycle  INTEGER NOT NULL,
+    rank       BIGINT NOT NULL,
+    definition INTEGER NOT NULL,
+    key        TEXT COLLATE "C",
+    PRIMARY KEY (ready_at, record)
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Which version became the current one of its lifecycle, in this order: each when it came, and whenever somebody wanted it.
+CREATE TABLE onceward.turns (
+    number     INTEGER PRIMARY KEY,
+    definition INTEGER NOT NULL REFERENCES onceward.definitions (number),
+    at         BIGINT NOT NULL,
+    actor      TEXT -- who wanted it; nobody where it came
+);

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::BackupError;
 use crate::error::StoreError;
+use crate::sqlite::open::in_words;
 use crate::sqlite::wal::{self, Mark};
 
 /// How long to wait for the writers' lock: an engine has it for the length of a batch.
@@ -41,14 +42,14 @@ impl Source {
     pub(super) fn open(path: &Path) -> Result<Self, BackupError> {
         let connect = || -> Result<Connection, StoreError> {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            let connection = Connection::open_with_flags(path, flags)?;
+            let connection = Connection::open_with_flags(path, flags).map_err(|error| in_words(path, error.into()))?;
             connection.busy_timeout(BUSY)?;
             Ok(connection)
         };
         let (gate, hold) = (connect()?, connect()?);
         let version: u32 = gate.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(StoreError::from)?;
         if version == 0 {
-            return Err(StoreError::corrupt("this is not one of Onceward's databases").into());
+            return Err(StoreError::NoDatabase("this is not one of Onceward's databases".to_owned()).into());
         }
         let mode: String = gate.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(StoreError::from)?;
         if mode != "wal" {

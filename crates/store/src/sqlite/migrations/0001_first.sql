@@ -122,7 +122,7 @@ CREATE TABLE queues (
     PRIMARY KEY (lifecycle, parts, created_at, id)
 ) STRICT, WITHOUT ROWID;
 
--- What may be leased, from `ready_at` on: the smallest rank first. Of a work key only as many as may run.
+-- What may be leased, the smallest rank first: its time, `ready_at`, has come. Of a work key only as many as may run.
 CREATE TABLE ready (
     lifecycle  INTEGER NOT NULL,
     rank       INTEGER NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE ready (
     PRIMARY KEY (lifecycle, rank, record)
 ) STRICT, WITHOUT ROWID;
 
--- All waiting jobs of work keys; those in front stand in `ready` too.
+-- All waiting jobs of work keys whose time has come; those in front stand in `ready` too.
 CREATE TABLE lanes (
     lifecycle  INTEGER NOT NULL,
     key        TEXT NOT NULL,
@@ -152,13 +152,13 @@ CREATE TABLE timers (
     PRIMARY KEY (due, record)
 ) STRICT, WITHOUT ROWID;
 
--- How many records are in each state.
+-- How many records of each version are in each state.
 CREATE TABLE tallies (
-    lifecycle INTEGER NOT NULL,
-    owner     TEXT NOT NULL,
-    state     INTEGER NOT NULL,
-    count     INTEGER NOT NULL CHECK (count >= 0),
-    PRIMARY KEY (lifecycle, owner, state)
+    definition INTEGER NOT NULL,
+    owner      TEXT NOT NULL,
+    state      INTEGER NOT NULL,
+    count      INTEGER NOT NULL CHECK (count >= 0),
+    PRIMARY KEY (definition, owner, state)
 ) STRICT, WITHOUT ROWID;
 
 -- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
@@ -220,3 +220,23 @@ CREATE TABLE workers (
     lifecycles TEXT NOT NULL,
     seen       INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- Jobs whose time has not come, by that time. Whoever looks for work when it has puts them where they belong: into `ready`, or into
+-- the lane of their work key.
+CREATE TABLE later (
+    ready_at   INTEGER NOT NULL,
+    record     INTEGER NOT NULL,
+    lifecycle  INTEGER NOT NULL,
+    rank       INTEGER NOT NULL,
+    definition INTEGER NOT NULL,
+    key        TEXT,
+    PRIMARY KEY (ready_at, record)
+) STRICT, WITHOUT ROWID;
+
+-- Which version became the current one of its lifecycle, in this order: each when it came, and whenever somebody wanted it.
+CREATE TABLE turns (
+    number     INTEGER PRIMARY KEY,
+    definition INTEGER NOT NULL REFERENCES definitions (number),
+    at         INTEGER NOT NULL,
+    actor      TEXT -- who wanted it; nobody where it came
+) STRICT;

@@ -1,0 +1,74 @@
+//! The least of HTTP that a load generator needs: one connection, one request at a time, bodies of known length.
+
+use std::error::Error;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// A connection to the server that is measured.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    /// What has come and was not looked at yet.
+    come: Vec<u8>,
+    host: String,
+}
+
+impl Wire {
+    pub(crate) async fn to(host: &str) -> Result<Self, Failure> {
+        let stream = TcpStream::connect(host).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, come: Vec::with_capacity(64 << 10), host: host.to_owned() })
+    }
+
+    /// Post a body; the body of a good answer, or what the server said instead.
+    pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Vec<u8>, Failure> {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            self.host,
+            body.len()
+        );
+        // In one write, so that it is one packet where it fits into one.
+        let mut request = head.into_bytes();
+        request.extend_from_slice(body);
+        self.stream.write_all(&request).await?;
+        self.answer().await
+    }
+
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Vec<u8>, Failure> {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.host);
+        self.stream.write_all(request.as_bytes()).await?;
+        self.answer().await
+    }
+
+    async fn answer(&mut self) -> Result<Vec<u8>, Failure> {
+        let end = loop {
+            if let Some(at) = self.come.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.more().await?;
+        };
+        let head = String::from_utf8_lossy(&self.come[..end]).to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+        let length: usize = length.ok_or("an answer without its length")?.trim().parse()?;
+        while self.come.len() < end + length {
+            self.more().await?;
+        }
+        let rest = self.come.split_off(end + length);
+        let body = std::mem::replace(&mut self.come, rest).split_off(end);
+        let status = head.split_whitespace().nth(1).unwrap_or_default();
+        if status.starts_with('2') {
+            Ok(body)
+        } else {
+            Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into())
+        }
+    }
+
+    async fn more(&mut self) -> Result<(), Failure> {
+        if self.stream.read_buf(&mut self.come).await? == 0 {
+            return Err("the server hung up".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! What is measured over HTTP, and printed.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+use tokio::runtime::Runtime;
+
+use super::client::Wire;
+use super::server::Server;
+use crate::engine::{self, JOB, Steps};
+use crate::machine::{Runs, run};
+use crate::place::Place;
+use crate::reports::{Done, print_heads, print_machine, print_runs, runtime};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Connections that make jobs one at a time.
+const CREATORS: usize = 64;
+
+/// Whole lives in batches of 100 and of 1,000, turn and turn about with the engine in this process.
+pub(crate) fn lives(place: &Place, lives: usize, rounds: usize) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let inside = place.engine(&runtime, "inside")?;
+    let server = Server::start(&runtime, &place.database("outside"))?;
+    let sizes = [100, 1_000];
+    let mut runs: [Runs; 4] = Default::default();
+    for _ in 0..rounds {
+        for (size, pair) in sizes.into_iter().zip(runs.chunks_mut(2)) {
+            let within = || Ok(runtime.block_on(engine::lives(&inside, lives, size, 2, Steps::Three))?);
+            pair[0].0.push(run(place, lives, within)?);
+            pair[1].0.push(run(place, lives, || drivers(&runtime, &server.host, lives, size))?);
+        }
+    }
+    print_heads();
+    for (size, pair) in sizes.into_iter().zip(runs.chunks(2)) {
+        print_runs(&format!("engine inside, batches of {size}"), &pair[0], None);
+        print_runs(&format!("over HTTP, batches of {size}"), &pair[1], Some(&pair[0]));
+    }
+    println!("(of the floor: here, of the engine inside; the server's processor time is not counted)");
+    Ok(())
+}
+
+/// Two drivers, as inside.
+fn drivers(runtime: &Runtime, host: &str, lives: usize, batch: usize) -> Done {
+    let tasks: Vec<_> = (0..2).map(|_| runtime.spawn(drive(host.to_owned(), lives / 2, batch))).collect();
+    for task in tasks {
+        runtime.block_on(task)?.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Batches of creates, leases and reports, one after the other.
+async fn drive(host: String, mut lives: usize, batch: usize) -> Result<(), Failure> {
+    let mut wire = Wire::to(&host).await?;
+    while lives > 0 {
+        let size = lives.min(batch);
+        let records: Vec<Json> = (0..size).map(|_| json!({ "fields": { "budget": 3 } })).collect();
+        let body = serde_json::to_vec(&json!({ "records": records }))?;
+        let made: Json =
+            serde_json::from_slice(&wire.post(&format!("/v1/lifecycles/{JOB}/records/batch"), &body).await?)?;
+        good(&made, size)?;
+        let mut held = 0;
+        while held < size {
+            let ask =
+                json!({ "lifecycles": [JOB], "worker": "w", "max": size - held, "wait_ms": 60_000, "start": true });
+            let leased: Json = serde_json::from_slice(&wire.post("/v1/leases", &serde_json::to_vec(&ask)?).await?)?;
+            let leased = leased["executions"].as_array().ok_or("no executions")?;
+            let report = |execution: &Json| json!({ "execution": execution["id"], "token": execution["token"], "do": "commit", "result": engine::result(), "finish": true });
+            let reports: Vec<Json> = leased.iter().map(report).collect();
+            let body = serde_json::to_vec(&json!({ "reports": reports }))?;
+            let done: Json = serde_json::from_slice(&wire.post("/v1/executions/batch", &body).await?)?;
+            good(&done, reports.len())?;
+            held += reports.len();
+        }
+        lives -= size;
+    }
+    Ok(())
+}
+
+/// All of a batch were taken.
+fn good(answer: &Json, size: usize) -> Result<(), Failure> {
+    let results = answer["results"].as_array().ok_or("no results")?;
+    match results.iter().find(|result| !result["error"].is_null()) {
+        Some(bad) => Err(bad.to_string().into()),
+        None if results.len() == size => Ok(()),
+        None => Err(format!("{} results for {size}", results.len()).into()),
+    }
+}
+
+/// Jobs made one at a time by 64 connections.
+pub(crate) fn creates(place: &Place, seconds: u64) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let server = Server::start(&runtime, &place.database("creates"))?;
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let path = format!("/v1/lifecycles/{JOB}/records");
+    let one = |host: String, path: String| async move {
+        let mut wire = Wire::to(&host).await?;
+        let mut times = Vec::new();
+        while Instant::now() < until {
+            let began = Instant::now();
+            wire.post(&path, br#"{"fields":{"budget":3}}"#).await?;
+            times.push(began.elapsed());
+        }
+        Ok::<_, Failure>(times)
+    };
+    let tasks: Vec<_> = (0..CREATORS).map(|_| runtime.spawn(one(server.host.clone(), path.clone()))).collect();
+    let mut times = Vec::new();
+    for task in tasks {
+        times.extend(runtime.block_on(task)?.map_err(|error| error.to_string())?);
+    }
+    let rate = times.len() as f64 / seconds as f64;
+    println!("{CREATORS} connections: {rate:.0} single creates a second; the server has {} MB", server.megabytes()?);
+    print_times("an answered create", &mut times);
+    Ok(())
+}
+
+/// A hundred jobs a second with a waiting worker: from the call of create to the lease in the worker's hands.
+pub(crate) fn latency(place: &Place, seconds: u64) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let server = Server::start(&runtime, &place.database("latency"))?;
+    let host = server.host.clone();
+    let total = usize::try_from(seconds * 100)?;
+    let worker = runtime.spawn(async move {
+        let (mut wire, mut reporter) = (Wire::to(&host).await?, Wire::to(&host).await?);
+        let ask = json!({ "lifecycles": [JOB], "worker": "w", "max": 1, "wait_ms": 5_000, "start": true });
+        let ask = serde_json::to_vec(&ask)?;
+        let mut leased_at = Vec::new();
+        while leased_at.len() < total {
+            let leased: Json = serde_json::from_slice(&wire.post("/v1/leases", &ask).await?)?;
+            let at = Instant::now();
+            let Some(execution) = leased["executions"].get(0) else { continue };
+            leased_at.push((execution["record"]["id"].to_string(), at));
+            let report = json!({ "token": execution["token"], "result": engine::result(), "finish": true });
+            let path = format!("/v1/executions/{}/commit", execution["id"].as_str().unwrap_or_default());
+            reporter.post(&path, &serde_json::to_vec(&report)?).await?;
+        }
+        Ok::<_, Failure>(leased_at)
+    });
+    let host = server.host.clone();
+    let path = format!("/v1/lifecycles/{JOB}/records");
+    let made = runtime.spawn(async move {
+        let mut wire = Wire::to(&host).await?;
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        let mut made = Vec::new();
+        for _ in 0..total {
+            ticks.tick().await;
+            let began = Instant::now();
+            let record: Json = serde_json::from_slice(&wire.post(&path, br#"{"fields":{"budget":3}}"#).await?)?;
+            made.push((record["id"].to_string(), began, began.elapsed()));
+        }
+        Ok::<_, Failure>(made)
+    });
+    let made = runtime.block_on(made)?.map_err(|error| error.to_string())?;
+    let leased = runtime.block_on(worker)?.map_err(|error| error.to_string())?;
+    let leased: std::collections::HashMap<_, _> = leased.into_iter().collect();
+    let mut creates: Vec<Duration> = made.iter().map(|(_, _, took)| *took).collect();
+    let mut times: Vec<Duration> = made.iter().filter_map(|(id, began, _)| Some(*leased.get(id)? - *began)).collect();
+    print_times("an answered create", &mut creates);
+    print_times("create to the worker's hands", &mut times);
+    Ok(())
+}
+
+fn print_times(what: &str, times: &mut [Duration]) {
+    times.sort_unstable();
+    let at = |share: usize| times.get(times.len() * share / 1000).map_or(0.0, |time| time.as_secs_f64() * 1e3);
+    println!("{}: {what} p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms", times.len(), at(500), at(900), at(990));
+}
+
+/// How long until it is ready: on an empty database, and with so many jobs in it.
+pub(crate) fn ready(place: &Place, jobs: usize) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let database = place.database("ready");
+    for round in 1..=5 {
+        let server = Server::start(
+            &runtime,
+            &if round == 1 { database.clone() } else { place.database(&format!("ready{round}")) },
+        )?;
+        println!("empty: ready after {:.0} ms, {} MB", server.took.as_secs_f64() * 1e3, server.megabytes()?);
+    }
+    let engine = place.engine_at(&runtime, &database)?;
+    for _ in 0..jobs.div_ceil(crate::reports::BATCH) {
+        runtime.block_on(engine::create(&engine, crate::reports::BATCH))?;
+    }
+    runtime.block_on(engine.close());
+    drop(engine);
+    for _ in 0..3 {
+        let server = Server::start(&runtime, &database)?;
+        println!("{jobs} jobs: ready after {:.0} ms, {} MB", server.took.as_secs_f64() * 1e3, server.megabytes()?);
+    }
+    Ok(())
+}
+
+/// Workers that wait for a job that does not come: what they cost the server's memory.
+pub(crate) fn idle(place: &Place, workers: usize) -> Done {
+    let runtime = runtime()?;
+    print_machine(place)?;
+    let server = Server::start(&runtime, &place.database("idle"))?;
+    let before = server.megabytes()?;
+    let ask = serde_json::to_vec(&json!({ "lifecycles": [JOB], "worker": "w", "max": 1, "wait_ms": 20_000 }))?;
+    let began = Instant::now();
+    let wait = |host: String, ask: Vec<u8>| async move {
+        let mut wire = Wire::to(&host).await?;
+        wire.post("/v1/leases", &ask).await
+    };
+    let tasks: Vec<_> = (0..workers).map(|_| runtime.spawn(wait(server.host.clone(), ask.clone()))).collect();
+    // Half of their wait: by then all are there.
+    std::thread::sleep(Duration::from_secs(10));
+    println!("{workers} waiting workers: {} MB for {before} with none", server.megabytes()?);
+    let mut wire = runtime.block_on(Wire::to(&server.host)).map_err(|error| error.to_string())?;
+    let asked = Instant::now();
+    let post = wire.post("/v1/lifecycles/execution.job/records", br#"{"fields":{"budget":3}}"#);
+    runtime.block_on(post).map_err(|error| error.to_string())?;
+    println!("beside them a create takes {:.2} ms", asked.elapsed().as_secs_f64() * 1e3);
+    let mut served = 0;
+    for task in tasks {
+        let answer = runtime.block_on(task)?.map_err(|error| error.to_string())?;
+        served += usize::from(answer.windows(8).any(|window| window == b"\"token\":"));
+    }
+    println!("all answered after {:.0} s, {served} of them with the job", began.elapsed().as_secs_f64());
+    if served == 1 { Ok(()) } else { Err("one of them should have had the job".into()) }
+}

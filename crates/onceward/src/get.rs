@@ -1,0 +1,71 @@
+//! `onceward get`: look at a record.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use clap::Args;
+use onceward_worker::Record;
+use uuid::Uuid;
+
+use crate::answer::Outcome;
+use crate::remote::Remote;
+use crate::table::{plain, value, when};
+
+/// Look at a record
+///
+/// Exits with 0 when it is there; with 1 if there is none of this id, or none for you; with 2 if the server cannot be reached.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  onceward get 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward get $id --json | jq .state"
+)]
+pub(crate) struct Get {
+    /// The record's id
+    id: Uuid,
+    #[command(flatten)]
+    remote: Remote,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Get {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        self.remote.ask(self.json, |client| async move { client.get(self.id).await }, shown)
+    }
+}
+
+pub(crate) fn shown(record: &Record) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name:<10} {value}");
+    };
+    line("id", &record.id.to_string());
+    line("lifecycle", &record.lifecycle);
+    line("state", &record.state);
+    line("version", &record.version.to_string());
+    line("owner", &plain(&record.owner));
+    line("attempt", &record.attempt.to_string());
+    if let Some(payload) = &record.payload {
+        line("payload", &format!("{} bytes, sha256 {}", payload.bytes, payload.sha256));
+    }
+    if let Some(stuck) = &record.stuck {
+        line("stuck", &plain(stuck));
+    }
+    let times = [
+        ("created", Some(record.created_at)),
+        ("updated", Some(record.updated_at)),
+        ("started", record.started_at),
+        ("finished", record.finished_at),
+    ];
+    for (name, time) in times {
+        if let Some(time) = time {
+            line(name, &when(time));
+        }
+    }
+    for (name, field) in &record.fields {
+        if !field.is_null() {
+            line("field", &format!("{name} = {}", value(field)));
+        }
+    }
+    text
+}

@@ -1,0 +1,111 @@
+//! `onceward history`: how a record came to be as it is.
+
+use anyhow::Result;
+use clap::Args;
+use onceward_worker::{Entry, Execution};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::answer::Outcome;
+use crate::remote::Remote;
+use crate::table::{plain, table, when};
+
+/// Tell a record's story: what happened to it, when, and by whom
+///
+/// Exits with 0 when it is told; with 1 if there is no such record, or none for you; with 2 if the server cannot be reached.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  onceward history 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward history $id --json | jq '.[].event'"
+)]
+pub(crate) struct History {
+    /// The record's id
+    id: Uuid,
+    #[command(flatten)]
+    remote: Remote,
+    /// Print the entries as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl History {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        self.remote.ask(
+            self.json,
+            |client| async move { client.history(self.id).await },
+            |entries| table(HEADINGS, &story(entries)),
+        )
+    }
+}
+
+pub(crate) const HEADINGS: [&str; 6] = ["WHEN", "EVENT", "STATE", "BY", "ATTEMPT", ""];
+
+/// One line an entry, from the first on.
+pub(crate) fn story(entries: &[Entry]) -> Vec<[String; 6]> {
+    let mut state: Option<&str> = None;
+    let told = entries.iter().map(|entry| {
+        let before = state;
+        state = entry.state.as_deref().or(state);
+        line(entry, before)
+    });
+    told.collect()
+}
+
+/// What an entry says, with the state before it where that is known.
+pub(crate) fn line(entry: &Entry, before: Option<&str>) -> [String; 6] {
+    let state = match (before, entry.state.as_deref()) {
+        (Some(from), Some(to)) if from != to => format!("{from} -> {to}"),
+        (None, Some(to)) => format!("-> {to}"),
+        (_, Some(same)) => same.to_owned(),
+        (Some(same), None) => same.to_owned(),
+        (None, None) => String::new(),
+    };
+    let by = entry.actor.as_deref().unwrap_or_default();
+    let worker = entry.execution.as_ref().filter(|_| entry.event == "lease").map(|execution| &*execution.worker);
+    let by = worker.map_or_else(|| by.to_owned(), |worker| format!("{by} ({worker})"));
+    let attempt = entry.execution.as_ref().map(|execution| execution.attempt.to_string()).unwrap_or_default();
+    [when(entry.at), entry.event.clone(), state, plain(&by), attempt, note(entry)]
+}
+
+/// Why it went as it did, where the entry tells.
+fn note(entry: &Entry) -> String {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(plain);
+    if let Some(refusal) = &entry.refusal {
+        return format!("refused: {}", text(refusal.get("code")).unwrap_or_default());
+    }
+    let aborted = |execution: &Execution| text(execution.more.get("aborted")?.get("code"));
+    if let Some(code) = entry.execution.as_ref().and_then(aborted) {
+        let fields = entry.more.get("fields");
+        let error = fields.and_then(|fields| text(fields.get("lastError"))).filter(|error| !error.is_empty());
+        return error.map_or_else(|| code.clone(), |error| format!("{code}: {error}"));
+    }
+    if entry.more.contains_key("effect") { "the effect landed".to_owned() } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_story_tells_where_from_and_where_to() {
+        let entries: Vec<Entry> = serde_json::from_value(json!([
+            { "seq": 1, "version": 1, "at": "2026-01-02T03:04:05.678Z", "event": "create", "actor": "ann", "state": "PENDING" },
+            { "seq": 2, "version": 2, "at": "2026-01-02T03:04:06Z", "event": "lease", "actor": "bob", "state": "RUNNING",
+              "execution": { "id": "x.1", "attempt": 1, "worker": "w1", "status": "IN_PROGRESS" } },
+            { "seq": 3, "version": 3, "at": "2026-01-02T03:04:07Z", "event": "fail", "actor": "engine", "state": "PENDING",
+              "fields": { "lastError": "gone" },
+              "execution": { "id": "x.1", "attempt": 1, "status": "ABORTED", "aborted": { "code": "lost", "retryable": true } } },
+            { "seq": 4, "version": 4, "at": "2026-01-02T03:04:08Z", "event": "touch", "actor": "ann" }
+        ]))
+        .expect("entries");
+        assert_eq!(
+            table(HEADINGS, &story(&entries)),
+            "WHEN                     EVENT   STATE               BY        ATTEMPT\n\
+             2026-01-02 03:04:05.678  create  -> PENDING          ann\n\
+             2026-01-02 03:04:06.000  lease   PENDING -> RUNNING  bob (w1)  1\n\
+             2026-01-02 03:04:07.000  fail    RUNNING -> PENDING  engine    1        lost: gone\n\
+             2026-01-02 03:04:08.000  touch   PENDING             ann\n"
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! `onceward new`: make a record.
+
+use std::io::Read as _;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use onceward_worker::{NewRecord, Payload};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::answer::Outcome;
+use crate::remote::Remote;
+
+/// Make a record, and print its id
+///
+/// A field's value is read as JSON where it is some, else as text: `n=3` is a number, `name=ann` and `name="3"` are texts.
+///
+/// A payload that is JSON is kept as it is written; any other text is kept as a text. The bytes of a file (`@FILE`) or of standard
+/// input (`-`) are kept as they are.
+///
+/// Exits with 0 when the record is there; with 1 if it was refused; with 2 if the server cannot be reached.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  onceward new execution.job --payload 'hello'\n  onceward new execution.job --field budget=3 --payload @order.json --once order-17"
+)]
+pub(crate) struct New {
+    /// What it is to be
+    lifecycle: String,
+    /// A field and its value; may be given more than once
+    #[arg(long, value_name = "NAME=VALUE", value_parser = field)]
+    field: Vec<(String, Value)>,
+    /// What a worker gets to work on: a text, `@FILE`, or `-` for standard input
+    #[arg(long, value_name = "TEXT|@FILE|-")]
+    payload: Option<String>,
+    /// However often this is run with the same key, one record is made
+    #[arg(long, value_name = "KEY")]
+    once: Option<String>,
+    /// An id of your own, a UUIDv7
+    #[arg(long)]
+    id: Option<Uuid>,
+    /// For somebody else; for operators
+    #[arg(long)]
+    owner: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+    /// Print the whole record as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn field(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+}
+
+/// JSON as it is written, or a text.
+fn payload(given: &str) -> Result<Payload> {
+    let bytes = if given == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).context("standard input")?;
+        bytes
+    } else if let Some(path) = given.strip_prefix('@') {
+        std::fs::read(path).with_context(|| path.to_owned())?
+    } else {
+        return Ok(match serde_json::from_str(given) {
+            Ok(json) => Payload::Json(json),
+            Err(_) => Payload::text(given),
+        });
+    };
+    Ok(Payload::Bytes(bytes.into()))
+}
+
+impl New {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        let mut fields = Map::new();
+        for (name, value) in &self.field {
+            if fields.insert(name.clone(), value.clone()).is_some() {
+                return Err(anyhow!("the field `{name}` is given twice"));
+            }
+        }
+        let record = NewRecord {
+            id: self.id,
+            fields,
+            payload: self.payload.as_deref().map(payload).transpose()?,
+            owner: self.owner.clone(),
+            key: self.once.clone(),
+        };
+        let ask = |client: onceward_worker::Client| async move { client.create(&self.lifecycle, &record).await };
+        self.remote.ask(self.json, ask, |record| format!("{}\n", record.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_json_or_text() {
+        let value = |text: &str| field(text).expect("a pair").1;
+        assert_eq!(value("n=3"), json!(3));
+        assert_eq!(value("n=\"3\""), json!("3"));
+        assert_eq!(value("n=a=b"), json!("a=b"));
+        assert_eq!(value("n="), json!(""));
+        assert!(field("n").is_err());
+    }
+}

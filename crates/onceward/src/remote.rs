@@ -1,0 +1,79 @@
+//! Which server a verb speaks to, and how its answers end.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use onceward_worker::{Client, ClientError};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::answer::{Outcome, complain, say};
+
+/// As every verb that asks a server takes it.
+#[derive(Args)]
+pub(crate) struct Remote {
+    /// The server's address
+    #[arg(long, env = "ONCEWARD_URL", default_value = "http://127.0.0.1:7171", value_name = "URL")]
+    server: String,
+    /// The key to speak with; better left in the environment, where others cannot read it
+    #[arg(long, env = "ONCEWARD_KEY", hide_env_values = true, value_name = "KEY")]
+    key: Option<String>,
+}
+
+impl Remote {
+    pub(crate) fn client(&self) -> Result<Client> {
+        let key = self.key.as_deref().filter(|key| !key.is_empty());
+        Ok(Client::new(&self.server, key)?)
+    }
+
+    /// Ask, and print what came back: as JSON, or as people read it.
+    pub(crate) fn ask<T: Serialize, F>(
+        &self,
+        as_json: bool,
+        ask: impl FnOnce(Client) -> F,
+        shown: impl FnOnce(&T) -> String,
+    ) -> Result<Outcome>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let client = self.client()?;
+        let answer = runtime()?.block_on(ask(client));
+        finish(answer, as_json, shown)
+    }
+}
+
+fn finish<T: Serialize>(
+    answer: Result<T, ClientError>,
+    as_json: bool,
+    shown: impl FnOnce(&T) -> String,
+) -> Result<Outcome> {
+    match answer {
+        Ok(answer) if as_json => say(&format!("{}\n", serde_json::to_string_pretty(&answer)?)).map(|()| Outcome::Done),
+        Ok(answer) => say(&shown(&answer)).map(|()| Outcome::Done),
+        Err(error) => refused(error, as_json),
+    }
+}
+
+/// A server's no is an answer; that there was none is not.
+pub(crate) fn refused(error: ClientError, as_json: bool) -> Result<Outcome> {
+    let Some(problem) = error.problem() else { return Err(hinted(error)) };
+    if as_json {
+        say(&format!("{:#}\n", json!({ "error": problem })))?;
+    }
+    complain(&format!("error: {problem}\n"));
+    Ok(Outcome::Wanting)
+}
+
+fn hinted(error: ClientError) -> anyhow::Error {
+    let is_away = matches!(&error, ClientError::Unreachable { .. });
+    let error = anyhow::Error::from(error);
+    if is_away {
+        error.context("is a server running there? `onceward serve` starts one; --server names another")
+    } else {
+        error
+    }
+}
+
+/// For one question, or a stream of answers.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")
+}

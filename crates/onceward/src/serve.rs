@@ -1,0 +1,223 @@
+//! `onceward serve`: the engine and its database behind an HTTP server.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use onceward_engine::{Config, Engine, Http, Objects};
+use onceward_server::Settings;
+use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::answer::{Outcome, complain, say};
+use crate::database::Database;
+
+mod loading;
+
+/// Deliveries that are posted at the same time.
+const POSTED_AT_ONCE: usize = 16;
+
+/// Bytes of a result: a megabyte, and what base64 makes of it.
+const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
+
+/// Serve the engine over HTTP
+///
+/// One process with its own database file, or many on one PostgreSQL. Says where it listens and what to type next. SIGTERM or
+/// Ctrl-C drains: what is under way is finished, no more work is handed out, streams end; a second one ends it at once.
+///
+/// Without keys it serves this machine only: whoever reaches it may do everything.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080"
+)]
+pub(crate) struct Serve {
+    /// The database: sqlite:PATH, sqlite::memory: for one that goes with the process, or postgres://…
+    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
+    db: Place,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// The folder for payloads of more than 64 KB; a database file has its own beside it, as FILE.objects. With PostgreSQL they
+    /// stand in the database unless a folder is named, which all processes must share
+    #[arg(long, value_name = "FOLDER")]
+    objects: Option<PathBuf>,
+    /// Lifecycle files of one's own; may be given more than once
+    #[arg(long, value_name = "DIR")]
+    lifecycles: Vec<PathBuf>,
+    /// For developing: refuses to listen off this machine, keys or not
+    #[arg(long)]
+    dev: bool,
+}
+
+/// Where the records live.
+#[derive(Clone, Debug)]
+enum Place {
+    Kept(Database),
+    /// Gone when the process ends.
+    Passing,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(url: &str) -> Result<Self, String> {
+        if url == "sqlite::memory:" { Ok(Self::Passing) } else { url.parse().map(Self::Kept) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kept(database) => database.fmt(out),
+            Self::Passing => out.write_str("a database that goes with this process"),
+        }
+    }
+}
+
+impl Serve {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        if !self.listen.ip().is_loopback() {
+            self.may_listen_outside()?;
+        }
+        // Before anything is opened: what is wrong with the files is told without a database.
+        let loading = match loading::read(&self.lifecycles, &Config::default().checks)? {
+            Some(loading) => loading,
+            None => return Ok(Outcome::Wanting),
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let done = runtime.block_on(self.serve(&loading));
+        match done {
+            Err(error) => match error.downcast_ref() {
+                Some(StoreError::Locked { .. } | StoreError::TooNew { .. } | StoreError::TooOld { .. }) => {
+                    complain(&format!("error: {error:#}\n"));
+                    Ok(Outcome::Wanting)
+                }
+                _ => Err(error),
+            },
+            Ok(()) => Ok(Outcome::Done),
+        }
+    }
+
+    /// Off this machine only with keys, of which there are none yet.
+    fn may_listen_outside(&self) -> Result<()> {
+        let address = self.listen;
+        if self.dev {
+            bail!("--dev serves this machine only, and {address} is reached from others");
+        }
+        bail!("{address} is reached from other machines, and there are no keys: anybody could do everything")
+    }
+
+    async fn serve(&self, loading: &loading::Loading) -> Result<()> {
+        // First of all: one that comes while the database is opened is not lost.
+        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
+        let (store, passing) = self.open().await?;
+        let objects = self.objects(passing.as_ref()).map(Objects::folder);
+        let config = Config { result_bytes: RESULT_BYTES, objects, ..Config::default() };
+        let engine = Engine::open(store, config);
+        for files in &loading.sets {
+            engine.define(files).await?;
+        }
+        engine.deliver(Http::default(), POSTED_AT_ONCE);
+        say(&self.greeting(listener.local_addr()?, loading))?;
+        let stop = async move {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+            complain("stopping: finishing what is under way; once more ends it at once\n");
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = term.recv() => {}
+                    _ = int.recv() => {}
+                }
+                std::process::exit(1);
+            });
+        };
+        let usual = Settings::default();
+        let settings = Settings { connections: usual.connections.min(file_handles()), ..usual };
+        onceward_server::serve(listener, engine, settings, stop).await?;
+        Ok(())
+    }
+
+    async fn open(&self) -> Result<(AnyStore, Option<Passing>)> {
+        let name = || self.db.to_string();
+        match &self.db {
+            Place::Kept(Database::Sqlite(path)) => {
+                let store = SqliteStore::open(path, Clock::machine()).with_context(name)?;
+                Ok((AnyStore::Sqlite(store), None))
+            }
+            Place::Kept(Database::Postgres(url)) => {
+                Ok((AnyStore::Postgres(PostgresStore::open(url).await.with_context(name)?), None))
+            }
+            Place::Passing => {
+                let passing = Passing::new()?;
+                let store = SqliteStore::open(passing.0.join("onceward.db"), Clock::machine()).with_context(name)?;
+                Ok((AnyStore::Sqlite(store), Some(passing)))
+            }
+        }
+    }
+
+    /// Where large payloads go.
+    fn objects(&self, passing: Option<&Passing>) -> Option<PathBuf> {
+        let beside = || match (&self.db, passing) {
+            (Place::Kept(database), _) => database.objects(),
+            (Place::Passing, passing) => passing.map(|passing| passing.0.join("onceward.db.objects")),
+        };
+        self.objects.clone().or_else(beside)
+    }
+
+    /// Where it is, and what to type next.
+    fn greeting(&self, address: SocketAddr, loading: &loading::Loading) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        let server =
+            if address.to_string() == "127.0.0.1:7171" { String::new() } else { format!("--server http://{address} ") };
+        let lifecycles = loading.names.join(", ");
+        let mut text = format!(
+            "onceward {version} on {}, open to this machine: there are no keys\nlistening on http://{address}\n\nlifecycles: {lifecycles}\n",
+            self.db
+        );
+        for left_out in &loading.left_out {
+            text.push_str(&format!("not loaded: {left_out}\n"));
+        }
+        text.push_str(&format!(
+            "\nTry, in another terminal:\n  onceward new {server}execution.job --payload '{{\"hello\": \"world\"}}'\n  \
+             onceward work {server}execution.job -- cat\n\nCtrl-C stops it.\n"
+        ));
+        text
+    }
+}
+
+/// File handles for the database, for posting deliveries and for what else a process needs.
+const OWN_HANDLES: usize = 200;
+
+/// As many as the system lets us have, for connections: what a process is given at first is often a thousand.
+fn file_handles() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let has = if setrlimit(Resource::Nofile, most).is_ok() { limit.maximum } else { limit.current };
+    let has = has.map_or(usize::MAX, |has| usize::try_from(has).unwrap_or(usize::MAX));
+    has.saturating_sub(OWN_HANDLES).max(OWN_HANDLES)
+}
+
+/// A folder that goes with the process.
+struct Passing(PathBuf);
+
+impl Passing {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("onceward-serve-{}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,110 @@
+//! `onceward watch`: see what happens, as it happens.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use clap::Args;
+use onceward_worker::{Client, ClientError, Entry, Following};
+use uuid::Uuid;
+
+use crate::answer::{Outcome, say};
+use crate::history;
+use crate::remote::{Remote, refused, runtime};
+
+/// States of so many records are remembered, to tell where an event led from.
+const REMEMBERED: usize = 10_000;
+
+/// See what happens, as it happens
+///
+/// With an id: the record's story so far, and what follows. Without: everything that you may see, from now on. Ends with Ctrl-C, or
+/// when the state of `--until` is reached.
+///
+/// Exits with 0 when the state is reached; with 1 if it was refused; with 2 if the server cannot be reached.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  onceward watch\n  onceward watch 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b --until SUCCEEDED"
+)]
+pub(crate) struct Watch {
+    /// Only this record
+    id: Option<Uuid>,
+    /// Only records of this lifecycle
+    #[arg(long, value_name = "NAME", conflicts_with = "id")]
+    lifecycle: Option<String>,
+    /// From the log entry after this one
+    #[arg(long, value_name = "SEQ")]
+    after: Option<u64>,
+    /// End when a record enters this state
+    #[arg(long, value_name = "STATE")]
+    until: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+    /// Print the entries as JSON, one a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Watch {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        let client = self.remote.client()?;
+        runtime()?.block_on(async {
+            match self.follow(&client).await {
+                Ok(Shown::Reached) => Ok(Outcome::Done),
+                Ok(Shown::Failed(error)) => Err(error),
+                Err(error) => refused(error, self.json),
+            }
+        })
+    }
+
+    async fn follow(&self, client: &Client) -> Result<Shown, ClientError> {
+        let mut following = Following { after: self.after, lifecycle: self.lifecycle.clone(), record: self.id };
+        let mut states = HashMap::new();
+        if let (Some(id), None) = (self.id, self.after) {
+            // The stream goes on right where the story so far ends.
+            for entry in client.history(id).await? {
+                following.after = Some(entry.seq);
+                if let Some(end) = self.show(&entry, &mut states) {
+                    return Ok(end);
+                }
+            }
+        }
+        let mut stream = client.follow(&following);
+        loop {
+            let entry = stream.next().await?;
+            if let Some(end) = self.show(&entry, &mut states) {
+                return Ok(end);
+            }
+        }
+    }
+
+    fn show(&self, entry: &Entry, states: &mut HashMap<Uuid, String>) -> Option<Shown> {
+        let line = if self.json {
+            match serde_json::to_string(entry) {
+                Ok(line) => line,
+                Err(error) => return Some(Shown::Failed(error.into())),
+            }
+        } else {
+            let before = entry.record.and_then(|record| states.get(&record)).map(String::as_str);
+            let [when, event, state, by, attempt, note] = history::line(entry, before);
+            let attempt = if attempt.is_empty() { attempt } else { format!("#{attempt}") };
+            let record = entry.record.filter(|_| self.id.is_none()).map(|record| format!("{record}  "));
+            let line =
+                format!("{when}  {}{event:<10}  {state:<24}  {by}  {attempt}  {note}", record.unwrap_or_default());
+            line.trim_end().to_owned()
+        };
+        if let Err(error) = say(&format!("{line}\n")) {
+            return Some(Shown::Failed(error));
+        }
+        let (record, state) = (entry.record?, entry.state.clone()?);
+        let is_reached = self.until.as_ref() == Some(&state);
+        if states.len() >= REMEMBERED {
+            states.clear();
+        }
+        states.insert(record, state);
+        is_reached.then_some(Shown::Reached)
+    }
+}
+
+enum Shown {
+    Reached,
+    Failed(anyhow::Error),
+}

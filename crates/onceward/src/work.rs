@@ -1,0 +1,172 @@
+//! `onceward work`: run a program for each job.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::Duration as Length;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use onceward_core::time::Duration;
+use onceward_worker::{CommandEnd, Commands, Launcher, ResultKind, Working};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::answer::{Outcome, complain};
+use crate::remote::{Remote, refused};
+use crate::supervise::SUPERVISE;
+
+/// Lines that programs have written and nobody has read yet. What comes on top of them is left out.
+const LINES: usize = 10_000;
+
+/// Run a program for each job
+///
+/// The payload comes on its standard input; what it writes to standard output is the result, 1 MB at most: JSON, or else text, or else
+/// bytes. In its environment it finds ONCEWARD_ID, ONCEWARD_LIFECYCLE, ONCEWARD_OWNER, ONCEWARD_EXECUTION, ONCEWARD_ATTEMPT,
+/// ONCEWARD_TOKEN, ONCEWARD_FIELDS (JSON) and ONCEWARD_URL.
+///
+/// Exit code 0 commits the result. 75, or death by a signal, fails retryably. 126 and 127 give the job back and stop the worker. Any
+/// other code fails for good. The last line on standard error is the message; `CODE: message` names the error's code.
+///
+/// The lease is kept while the program runs. It and its children are ended when the lease is lost, the job is to stop, or the worker
+/// ends, however it ends; docs/workers.md tells what can escape. SIGTERM or Ctrl-C lets programs that run finish within the grace, and
+/// gives their jobs back after it; a second one ends at once.
+///
+/// Exits with 0 when it was told to end, or has nothing left to do; with 1 if the program cannot be run or the server refuses the
+/// worker, or on the second signal; with 2 on misuse.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  onceward work execution.job -- wc -w\n  onceward work execution.job --concurrency 4 --timeout 5m -- sh -c 'convert - png:- > out/$ONCEWARD_ID.png'"
+)]
+pub(crate) struct Work {
+    /// Jobs of this lifecycle
+    lifecycle: String,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// Jobs at the same time
+    #[arg(long, default_value = "1", value_name = "N")]
+    concurrency: NonZeroUsize,
+    /// What the worker calls itself; the machine's name and the process by default
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// A shorter or longer lease than the lifecycle's own
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    lease: Option<Length>,
+    /// A program that runs longer is ended, and its job fails with TIMEOUT, retryably
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    timeout: Option<Length>,
+    /// How long programs may go on when the worker is to end
+    #[arg(long, default_value = "25s", value_name = "TIME", value_parser = length)]
+    grace: Length,
+    /// Between asking a program to end (SIGTERM) and ending it (SIGKILL)
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = length)]
+    kill_after: Length,
+    /// How standard output becomes the result
+    #[arg(long, default_value = "auto", value_name = "KIND")]
+    result: Kind,
+    /// End when there is no job left, instead of waiting for more
+    #[arg(long)]
+    until_idle: bool,
+    /// Let programs have the worker's key in ONCEWARD_KEY
+    #[arg(long)]
+    pass_key: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// JSON where it is some, else text, else bytes
+    Auto,
+    Json,
+    Text,
+    Bytes,
+}
+
+fn length(text: &str) -> Result<Length, String> {
+    let wrong = || format!("`{text}` is no length of time: write 500ms, 30s, 5m or 2h");
+    let micros = text.parse::<Duration>().map_err(|_| wrong())?.micros();
+    u64::try_from(micros).map(Length::from_micros).map_err(|_| wrong())
+}
+
+impl Work {
+    pub(crate) fn run(&self) -> Result<Outcome> {
+        let client = self.remote.client()?;
+        let commands = Commands {
+            timeout: self.timeout,
+            kill_after: self.kill_after.min(self.grace),
+            grace: self.grace,
+            result: match self.result {
+                Kind::Auto => ResultKind::Auto,
+                Kind::Json => ResultKind::Json,
+                Kind::Text => ResultKind::Text,
+                Kind::Bytes => ResultKind::Bytes,
+            },
+            pass_key: self.pass_key,
+            tell: teller(),
+            ..Commands::new(self.command.clone(), Launcher::this_program(&[SUPERVISE]).context("cannot find myself")?)
+        };
+        let working = Working {
+            name: self.name.clone().unwrap_or_else(own_name),
+            at_once: self.concurrency.get(),
+            lease: self.lease,
+            until_idle: self.until_idle,
+            ..Working::on(&self.lifecycle)
+        };
+        // It mostly waits; a second thread keeps hearts beating while the first is busy.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        complain(&format!("{} works on {} at {}\n", working.name, self.lifecycle, client.server()));
+        let ended = runtime.block_on(async {
+            let shutdown = shutdown()?;
+            anyhow::Ok(commands.run(&client, working, shutdown).await)
+        })?;
+        match ended {
+            Ok(CommandEnd::Closed) => Ok(Outcome::Done),
+            Ok(CommandEnd::CannotRun(why)) => {
+                complain(&format!("error: the command cannot be run: {why}\n"));
+                Ok(Outcome::Wanting)
+            }
+            Err(error) => refused(error, false),
+        }
+    }
+}
+
+fn own_name() -> String {
+    let machine = rustix::system::uname();
+    format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
+}
+
+/// Comes with the first signal to end. The second ends everything at once: supervisors see to the programs.
+fn shutdown() -> Result<impl Future<Output = ()>> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        complain("ending: what runs may finish within the grace; a second signal ends at once\n");
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            std::process::exit(Outcome::Wanting as i32);
+        });
+    })
+}
+
+/// Programs' complaints go out by a thread of their own: whoever does not read them must not stop hearts from beating.
+fn teller() -> Arc<dyn Fn(&str) + Send + Sync> {
+    let (sender, lines): (SyncSender<String>, _) = sync_channel(LINES);
+    std::thread::spawn(move || {
+        for line in lines {
+            complain(&line);
+        }
+    });
+    Arc::new(move |line| {
+        if let Err(TrySendError::Full(_)) = sender.try_send(format!("{line}\n")) {
+            tracing::debug!("nobody reads what programs write to standard error: a line is left out");
+        }
+    })
+}

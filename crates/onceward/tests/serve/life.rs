@@ -1,0 +1,165 @@
+//! A job's whole life over HTTP, and what can be seen of it.
+
+use serde_json::json;
+
+use crate::client::{BOTH, Served};
+
+#[test]
+fn a_job_lives_its_whole_life() {
+    for db in BOTH {
+        let served = Served::start(db);
+        let payload = r#"{"a": 1.50,  "b":"\u00e9"}"#;
+        let body = format!(r#"{{"payload": {payload}, "fields": {{"budget": 3}}}}"#);
+        let made = served.call("POST", "/v1/lifecycles/execution.job/records", &[], Some(&body));
+        assert_eq!(made.status, 201, "{db:?} {}", made.text());
+        assert_eq!(made.header("etag"), Some("\"1\""));
+        let record = made.json();
+        assert_eq!(
+            (&record["state"], &record["version"], &record["owner"]),
+            (&json!("PENDING"), &json!(1), &json!("local"))
+        );
+        assert_eq!(record["fields"]["budget"], 3);
+        let id = record["id"].as_str().unwrap();
+
+        let leased = served.lease();
+        assert_eq!((&leased["id"], &leased["token"]), (&json!(format!("{id}.1")), &json!(1)));
+        assert_eq!(leased["record"]["state"], "RUNNING");
+        let report = |what: &str, more: serde_json::Value| {
+            let mut body = more;
+            body["token"] = json!(1);
+            served.post(&format!("/v1/executions/{id}.1/{what}"), &body)
+        };
+        assert_eq!(report("start", json!({})).json()["execution"]["status"], "IN_PROGRESS");
+        assert_eq!(report("heartbeat", json!({})).json()["stop"], false);
+        let committed = report("commit", json!({ "result": { "sum": 3 } }));
+        assert_eq!(committed.json()["execution"]["status"], "COMMITTED", "{}", committed.text());
+        let finished = report("finish", json!({})).json();
+        assert_eq!(
+            (&finished["execution"]["status"], &finished["record"]["state"]),
+            (&json!("DONE"), &json!("SUCCEEDED"))
+        );
+
+        let effect = served.get(&format!("/v1/records/{id}/effect")).json();
+        assert_eq!(effect, json!({ "execution": format!("{id}.1"), "token": 1, "result": { "sum": 3 } }));
+        let bytes = served.get(&format!("/v1/records/{id}/payload"));
+        assert_eq!((bytes.text().as_str(), bytes.header("content-type")), (payload, Some("application/json")));
+        let attempts = served.get(&format!("/v1/records/{id}/executions")).json();
+        assert_eq!(attempts["executions"].as_array().map(Vec::len), Some(1));
+        assert_eq!(served.get(&format!("/v1/executions/{id}.1")).json(), attempts["executions"][0]);
+        served.get(&format!("/v1/executions/{id}.2")).is_problem(404, "not_found");
+
+        let history = served.get(&format!("/v1/records/{id}/history")).json();
+        let events: Vec<_> =
+            history["entries"].as_array().unwrap().iter().map(|entry| entry["event"].clone()).collect();
+        assert_eq!(events, ["create", "lease", "start", "commit", "finish"]);
+        let first = served.get(&format!("/v1/records/{id}/history?limit=2")).json();
+        assert_eq!((first["entries"].as_array().unwrap().len(), &first["next"]), (2, &json!("2")));
+        let rest = served.get(&format!("/v1/records/{id}/history?limit=100&cursor=2")).json();
+        assert_eq!(rest["entries"].as_array().unwrap()[0]["version"], 3);
+        let late = report("commit", json!({ "result": 1 }));
+        late.is_problem(409, "already_committed");
+        assert_eq!(late.json()["effect"]["result"], json!({ "sum": 3 }));
+    }
+}
+
+#[test]
+fn a_key_is_carried_out_once() {
+    for db in BOTH {
+        let served = Served::start(db);
+        let path = "/v1/lifecycles/execution.job/records";
+        let once = |key: &str, body: &str| served.call("POST", path, &[("Idempotency-Key", key)], Some(body));
+        let first = once("k", r#"{"payload": 1}"#);
+        let again = once("k", r#"{ "payload": 1 }"#);
+        assert_eq!((first.status, again.status), (201, 200));
+        assert_eq!(first.json(), again.json());
+        once("k", r#"{"payload": 2}"#).is_problem(422, "key_reused");
+        once("", r#"{"payload": 2}"#).is_problem(422, "bad_key");
+        let batch = json!({ "records": [{ "payload": 1, "key": "k" }, { "payload": 5, "key": "l" }, { "fields": { "no": 1 } }] });
+        let made = served.post(&format!("{path}/batch"), &batch).json();
+        let results = made["results"].as_array().unwrap();
+        assert_eq!((&results[0]["record"]["id"], &results[0]["created"]), (&first.json()["id"], &json!(false)));
+        assert_eq!(results[1]["created"], true);
+        assert_eq!((&results[2]["error"]["code"], &results[2]["error"]["status"]), (&json!("bad_input"), &json!(422)));
+        let all = served.get("/v1/records?lifecycle=execution.job").json();
+        assert_eq!(all["records"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn an_old_version_is_not_moved() {
+    let served = Served::start(crate::client::Db::Sqlite);
+    let made = served.post("/v1/lifecycles/document.job/records", &json!({ "fields": {} }));
+    // Whatever it wants of a document is told.
+    assert!([201, 422].contains(&made.status), "{}", made.text());
+    let id = served.job(&json!(1));
+    let path = format!("/v1/records/{id}/events/nothing");
+    served.call("POST", &path, &[("If-Match", "\"7\"")], Some("{}")).is_problem(412, "version_mismatch");
+    served.call("POST", &path, &[("If-Match", "\"1\"")], Some("{}")).is_problem(404, "no_such_event");
+    served.call("POST", &path, &[("If-Match", "7")], Some("{}")).is_problem(422, "bad_input");
+    let same = served.call("GET", &format!("/v1/records/{id}"), &[("If-None-Match", "\"1\"")], None);
+    assert_eq!((same.status, same.body.len()), (304, 0));
+}
+
+#[test]
+fn lists_come_in_pages() {
+    for db in BOTH {
+        let served = Served::start(db);
+        let records: Vec<_> = (0..25).map(|n| json!({ "payload": n })).collect();
+        served.post("/v1/lifecycles/execution.job/records/batch", &json!({ "records": records }));
+        let (mut seen, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = served.get(&format!("/v1/records?state=PENDING&limit=10{cursor}")).json();
+            seen.extend(page["records"].as_array().unwrap().iter().map(|record| record["id"].clone()));
+            match page["next"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        let mut unique = seen.clone();
+        unique.dedup();
+        assert_eq!((seen.len(), unique.len()), (25, 25));
+        let known = served.get("/v1/lifecycles/execution.job").json();
+        assert_eq!(known["counts"], json!({ "PENDING": 25 }));
+        assert_eq!(
+            served.get("/v1/lifecycles/execution.job/diagram.svg").header("content-type"),
+            Some("image/svg+xml")
+        );
+        assert!(served.get("/v1/lifecycles/execution.job/diagram.mmd").text().starts_with("stateDiagram"));
+        served.get("/v1/lifecycles/none").is_problem(404, "no_such_lifecycle");
+        served.get("/v1/records?limit=0").is_problem(422, "bad_input");
+        served.get("/v1/records?sate=x").is_problem(422, "bad_input");
+    }
+}
+
+#[test]
+fn bytes_come_back_as_they_went() {
+    let served = Served::start(crate::client::Db::Sqlite);
+    let body = json!({ "payload_base64": "AAEC/w==" });
+    let id = served.post("/v1/lifecycles/execution.job/records", &body).json()["id"].as_str().unwrap().to_owned();
+    let leased = served.lease();
+    assert_eq!((&leased["payload_base64"], leased.get("payload")), (&json!("AAEC/w=="), None));
+    assert_eq!(served.get(&format!("/v1/records/{id}/payload")).body, [0, 1, 2, 255]);
+    let commit = json!({ "token": 1, "result_base64": "AP8=", "finish": true });
+    assert_eq!(served.post(&format!("/v1/executions/{id}.1/commit"), &commit).json()["record"]["state"], "SUCCEEDED");
+    assert_eq!(served.get(&format!("/v1/records/{id}/effect")).json()["result_base64"], "AP8=");
+    let nul = json!({ "fields": { "budget": 1 }, "owner": "a\u{0}b" });
+    served.post("/v1/lifecycles/execution.job/records", &nul).is_problem(422, "bad_input");
+}
+
+#[test]
+fn it_says_what_is_there() {
+    let served = Served::start(crate::client::Db::Sqlite);
+    assert!(served.get("/").text().contains("/openapi.json"));
+    assert_eq!(served.get("/livez").json(), json!({ "status": "live" }));
+    assert_eq!(served.get("/readyz").json(), json!({ "status": "ready" }));
+    assert_eq!(served.get("/openapi.json").json()["openapi"], "3.1.0");
+    assert!(served.get("/errors/lease_lost").text().starts_with("# `lease_lost`"));
+    served.get("/errors/none").is_problem(404, "not_found");
+    let all = served.get("/v1/lifecycles").json();
+    let names: Vec<_> = all["lifecycles"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"execution.job") && names.contains(&"document.job"), "{names:?}");
+    // Nobody here answers their checks, and nobody pretends to.
+    assert!(!names.contains(&"image.job") && !names.contains(&"relay.job"), "{names:?}");
+    let pruned = served.post("/v1/prune", &json!({ "older_than": "1d", "dry_run": true }));
+    assert_eq!(pruned.json()["records"], 0, "{}", pruned.text());
+}

@@ -1,0 +1,10 @@
+//! The server as its users meet it: the real program, real HTTP, both databases.
+
+mod client;
+mod drain;
+mod hostile;
+mod idle;
+mod life;
+mod look_ups;
+mod stream;
+mod work;

@@ -1,0 +1,116 @@
+//! The log as it grows, over server-sent events.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpStream;
+
+use serde_json::{Value as Json, json};
+
+use crate::client::{BOTH, Db, Served, head, write};
+
+struct Following(BufReader<TcpStream>);
+
+impl Following {
+    fn start(served: &Served, path: &str, headers: &[(&str, &str)]) -> Self {
+        let mut stream = served.connect();
+        write(&mut stream, "GET", path, headers, None);
+        let mut from = BufReader::new(stream);
+        let head = head(&mut from);
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
+        Self(from)
+    }
+
+    /// The next entry; its place and what it says. `None` at the end.
+    fn next(&mut self) -> Option<(u64, Json)> {
+        let mut place = None;
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).expect("a stream") == 0 {
+                return None;
+            }
+            // Lengths of chunks stand between the lines, and are none of ours.
+            if let Some(id) = line.strip_prefix("id: ") {
+                place = id.trim().parse().ok();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                return Some((place.expect("an id comes first"), serde_json::from_str(data).expect("JSON")));
+            }
+        }
+    }
+}
+
+#[test]
+fn it_goes_on_where_it_ended_without_a_gap_or_a_repetition() {
+    for db in BOTH {
+        let served = Served::start(db);
+        let ids: Vec<_> = (0..20).map(|n| served.job(&json!(n))).collect();
+        let mut seen = Vec::new();
+        let mut place = 0;
+        // Breaks off after each seventh entry, and comes again, while more is written.
+        while seen.len() < 30 {
+            let mut following = match place {
+                0 => Following::start(&served, "/v1/stream?after=0", &[]),
+                // As a browser does: the first question again, and the place beside it.
+                last => Following::start(&served, "/v1/stream?after=0", &[("Last-Event-ID", &last.to_string())]),
+            };
+            for _ in 0..7 {
+                if seen.len() >= 20 && seen.len() < 30 {
+                    served.job(&json!("more"));
+                }
+                let (at, entry) = following.next().expect("it goes on");
+                assert_eq!(entry["seq"], at);
+                place = at;
+                seen.push(entry);
+            }
+        }
+        let places: Vec<_> = seen.iter().map(|entry| entry["seq"].as_u64().unwrap()).collect();
+        assert!(places.windows(2).all(|pair| pair[1] == pair[0] + 1), "{places:?}");
+        let first: Vec<_> = seen.iter().take(20).map(|entry| entry["record"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(first, ids);
+        assert!(seen.iter().all(|entry| entry["event"] == "create" && entry["lifecycle"] == "execution.job"));
+    }
+}
+
+#[test]
+fn only_what_is_asked_for_comes() {
+    let served = Served::start(Db::Sqlite);
+    let (one, two) = (served.job(&json!(1)), served.job(&json!(2)));
+    let mut of_two = Following::start(&served, &format!("/v1/stream?after=0&record={two}"), &[]);
+    let mut of_lifecycle = Following::start(&served, "/v1/stream?after=0&lifecycle=execution.job", &[]);
+    let mut from_now = Following::start(&served, "/v1/stream", &[]);
+    assert_eq!(of_two.next().unwrap().1["record"], json!(two));
+    assert_eq!(of_lifecycle.next().unwrap().1["record"], json!(one));
+    served.lease();
+    assert_eq!(
+        (&from_now.next().unwrap().1["event"], &of_lifecycle.next().unwrap().1["record"]),
+        (&json!("lease"), &json!(two))
+    );
+    served.get("/v1/stream?after=x").is_problem(422, "bad_input");
+    served.get("/v1/stream?record=x").is_problem(422, "bad_input");
+    served.call("GET", "/v1/stream", &[("Last-Event-ID", "x")], None).is_problem(422, "bad_input");
+}
+
+#[test]
+fn what_was_pruned_is_gone() {
+    for db in BOTH {
+        let served = Served::start(db);
+        let id = served.job(&json!(1));
+        served.lease();
+        served.post(&format!("/v1/executions/{id}.1/commit"), &json!({ "token": 1, "finish": true }));
+        let pruned = served.post("/v1/prune", &json!({ "older_than": "0s" }));
+        assert_eq!(pruned.json()["records"], 1, "{db:?} {}", pruned.text());
+        let gone = served.get("/v1/stream?after=0");
+        gone.is_problem(410, "pruned");
+        let oldest = gone.json()["oldest"].as_u64().unwrap();
+        let mut following = Following::start(&served, &format!("/v1/stream?after={oldest}"), &[]);
+        assert_eq!(following.next().unwrap().1["pruned"], 1);
+        served.get(&format!("/v1/records/{id}")).is_problem(404, "not_found");
+    }
+}
+
+#[test]
+fn it_ends_when_the_server_does() {
+    let mut served = Served::start(Db::Sqlite);
+    let mut following = Following::start(&served, "/v1/stream", &[]);
+    served.signal("TERM");
+    assert!(following.next().is_none());
+    assert_eq!(served.ended().code(), Some(0));
+}

@@ -1,0 +1,96 @@
+//! Workers: long polls, keys, batches of reports, and leases that are lost.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::client::{BOTH, Db, PATIENCE, Served};
+
+#[test]
+fn a_waiting_worker_is_woken_by_a_job() {
+    for db in BOTH {
+        let served = Served::start(db);
+        let before = Instant::now();
+        std::thread::scope(|threads| {
+            let waiting = threads.spawn(|| served.lease());
+            let id = served.job(&json!("hello"));
+            let leased = waiting.join().unwrap();
+            assert_eq!((&leased["record"]["id"], &leased["payload"]), (&json!(id), &json!("hello")));
+        });
+        assert!(before.elapsed() < PATIENCE / 2, "it waited to the end");
+    }
+}
+
+#[test]
+fn nobody_waits_for_what_cannot_come() {
+    let served = Served::start(Db::Sqlite);
+    let ask = |more: serde_json::Value| {
+        let mut wanted = json!({ "lifecycles": ["execution.job"], "worker": "w" });
+        wanted.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        served.post("/v1/leases", &wanted)
+    };
+    assert_eq!(ask(json!({})).json(), json!({ "executions": [] }));
+    ask(json!({ "lifecycles": ["no.such"] })).is_problem(404, "no_such_lifecycle");
+    ask(json!({ "lifecycles": [] })).is_problem(422, "bad_input");
+    ask(json!({ "max": 0 })).is_problem(422, "bad_input");
+    ask(json!({ "wait_ms": 300_001 })).is_problem(422, "bad_input");
+    ask(json!({ "lease_ms": 0 })).is_problem(422, "bad_input");
+    ask(json!({ "max": -1 })).is_problem(422, "bad_input");
+}
+
+#[test]
+fn the_same_key_gets_the_same_jobs() {
+    for db in BOTH {
+        let served = Served::start(db);
+        served.job(&json!(1));
+        served.job(&json!(2));
+        let wanted = json!({ "lifecycles": ["execution.job"], "worker": "w", "max": 1 }).to_string();
+        let ask = |key: &str| served.call("POST", "/v1/leases", &[("Idempotency-Key", key)], Some(&wanted)).json();
+        let first = ask("a");
+        assert_eq!(first["executions"].as_array().unwrap().len(), 1);
+        assert_eq!(ask("a"), first);
+        assert_ne!(ask("b")["executions"][0]["id"], first["executions"][0]["id"]);
+    }
+}
+
+#[test]
+fn many_report_at_once() {
+    for db in BOTH {
+        let served = Served::start(db);
+        let records: Vec<_> = (0..5).map(|n| json!({ "payload": n })).collect();
+        served.post("/v1/lifecycles/execution.job/records/batch", &json!({ "records": records }));
+        let wanted = json!({ "lifecycles": ["execution.job"], "worker": "w", "max": 10, "start": true });
+        let leased = served.post("/v1/leases", &wanted).json();
+        let ids: Vec<_> = leased["executions"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect();
+        assert_eq!(ids.len(), 5);
+        let reports = json!({ "reports": [
+            { "execution": ids[0], "token": 1, "do": "commit", "result": 7, "finish": true },
+            { "execution": ids[1], "token": 1, "do": "fail", "error": { "code": "NO", "message": "not ever", "retryable": false } },
+            { "execution": ids[2], "token": 1, "do": "yield" },
+            { "execution": ids[3], "token": 1, "do": "heartbeat", "lease_ms": 60_000 },
+            { "execution": ids[4], "token": 2, "do": "finish" },
+            { "execution": ids[4], "token": 1, "do": "finish" },
+        ] });
+        let told = served.post("/v1/executions/batch", &reports).json();
+        let results = told["results"].as_array().unwrap();
+        let states: Vec<_> = results.iter().map(|one| one["record"]["state"].as_str().unwrap_or("")).collect();
+        assert_eq!(states, ["SUCCEEDED", "FAILED", "PENDING", "RUNNING", "", ""], "{told}");
+        let codes: Vec<_> = results.iter().map(|one| one["error"]["code"].as_str().unwrap_or("")).collect();
+        assert_eq!(codes, ["", "", "", "", "bad_input", "not_committed"]);
+        assert_eq!(results[1]["execution"]["aborted"]["code"], "NO");
+    }
+}
+
+#[test]
+fn a_lost_lease_is_told() {
+    let served = Served::start(Db::Sqlite);
+    let id = served.job(&json!(1));
+    served.lease();
+    served.post(&format!("/v1/executions/{id}.1/yield"), &json!({ "token": 1 }));
+    let late = served.post(&format!("/v1/executions/{id}.1/heartbeat"), &json!({ "token": 1 }));
+    late.is_problem(409, "lease_lost");
+    assert_eq!((&late.json()["event"], &late.json()["state"]), (&json!("heartbeat"), &json!("PENDING")));
+    served.post(&format!("/v1/executions/{id}.1/dance"), &json!({ "token": 1 })).is_problem(404, "not_found");
+    served.post("/v1/executions/x.1/start", &json!({ "token": 1 })).is_problem(404, "not_found");
+    served.post(&format!("/v1/executions/{id}.1/fail"), &json!({ "token": 1 })).is_problem(422, "bad_input");
+}

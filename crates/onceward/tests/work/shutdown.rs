@@ -1,0 +1,66 @@
+//! How a worker ends: with what it has begun, or giving it back.
+
+use rustix::process::Signal;
+
+use crate::stage::Stage;
+
+#[test]
+fn what_runs_may_finish_when_the_worker_is_to_end() {
+    let stage = Stage::new("drained");
+    let (up, go) = (stage.pipe("up"), stage.pipe("go"));
+    let id = stage.job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
+    let worker = stage.work(&[]);
+    assert_eq!(up.read().line(), "up");
+    worker.signal(Signal::TERM);
+    let later = stage.job("echo later");
+    go.release(1);
+    assert_eq!(worker.ended(), Some(0));
+    assert_eq!(stage.until(id, "DONE").attempt, 1);
+    assert_eq!(stage.get(later).state, "WAITING", "it takes no more");
+}
+
+#[test]
+fn what_does_not_finish_in_time_is_given_back() {
+    let stage = Stage::new("given-back");
+    let up = stage.pipe("up");
+    let id = stage.job(&format!("exec 3>{}; trap '' TERM; echo up >&3; sleep 1000 & wait; wait", up.path()));
+    let worker = stage.work(&["--grace", "300ms", "--kill-after", "100ms"]);
+    let mut heard = up.read();
+    assert_eq!(heard.line(), "up");
+    worker.signal(Signal::INT);
+    assert_eq!(heard.until_all_are_gone(), "");
+    assert_eq!(worker.ended(), Some(0));
+    let record = stage.get(id);
+    assert_eq!((record.state.as_str(), record.field("yields")), ("WAITING", 1.into()));
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let stage = Stage::new("second-signal");
+    let up = stage.pipe("up");
+    stage.job(&format!("exec 3>{}; trap '' TERM; echo up >&3; sleep 1000 & wait; wait", up.path()));
+    let mut worker = stage.work_with(&["--grace", "1h"], &["sh"], std::process::Stdio::piped());
+    let mut heard = up.read();
+    assert_eq!(heard.line(), "up");
+    worker.signal(Signal::TERM);
+    let stderr = worker.0.stderr.take().expect("a pipe");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr)).map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("a second signal ends at once")));
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.ended(), Some(1));
+    assert_eq!(heard.until_all_are_gone(), "");
+}
+
+#[test]
+fn a_worker_that_waits_for_jobs_ends_at_once() {
+    let stage = Stage::new("idle");
+    let mut worker = stage.work_with(&[], &["sh"], std::process::Stdio::piped());
+    let stderr = worker.0.stderr.take().expect("a pipe");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr)).map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("works on desk.job")));
+    stage.until(stage.job("echo first"), "DONE");
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.ended(), Some(0));
+    let id = stage.job("echo second");
+    assert_eq!(stage.get(id).state, "WAITING");
+}

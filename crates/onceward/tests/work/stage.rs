@@ -1,0 +1,211 @@
+//! What these tests stand on: a real server, real workers, and pipes by which the programs that workers run can be met.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use onceward_worker::{Client, Following, NewRecord, Payload, Record};
+use rustix::process::{Pid, Signal};
+use uuid::Uuid;
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
+
+/// A process that does not outlive its test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    pub(crate) fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.0), signal).expect("it runs");
+    }
+
+    /// Its exit code, once it has ended.
+    pub(crate) fn ended(mut self) -> Option<i32> {
+        self.0.wait().expect("a child").code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server with a database in a folder of its own.
+pub(crate) struct Stage {
+    pub(crate) folder: PathBuf,
+    pub(crate) url: String,
+    server: Option<Running>,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) client: Client,
+}
+
+impl Stage {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("work").join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("lifecycles")).expect("a folder");
+        std::fs::write(folder.join("lifecycles/job.toml"), include_str!("job.toml")).expect("a file");
+        let (server, url) = serve(&folder, "127.0.0.1:0");
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("one");
+        let client = Client::new(&url, None).expect("an address");
+        Self { folder, url, server: Some(server), runtime, client }
+    }
+
+    /// The server dies as it would in a power cut.
+    pub(crate) fn kill_server(&mut self) {
+        self.server = None;
+    }
+
+    /// And comes back at the same address.
+    pub(crate) fn restart_server(&mut self) {
+        let address = self.url.strip_prefix("http://").expect("http").to_owned();
+        self.server = Some(serve(&self.folder, &address).0);
+    }
+
+    /// Run the binary as a user does.
+    pub(crate) fn onceward(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).env("ONCEWARD_URL", &self.url).env_remove("ONCEWARD_KEY").current_dir(&self.folder);
+        command.stdin(Stdio::null()).output().expect("the binary runs")
+    }
+
+    /// What it prints, when all is well.
+    pub(crate) fn says(&self, arguments: &[&str]) -> String {
+        let output = self.onceward(arguments);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {out}{err}");
+        out
+    }
+
+    /// A worker whose programs are shells: a job's payload is the script.
+    pub(crate) fn work(&self, arguments: &[&str]) -> Running {
+        self.work_with(arguments, &["sh"], Stdio::null())
+    }
+
+    pub(crate) fn work_with(&self, arguments: &[&str], command: &[&str], stderr: Stdio) -> Running {
+        let mut worker = Command::new(BINARY);
+        worker.args(["work", "desk.job"]).args(arguments).arg("--").args(command);
+        worker.env("ONCEWARD_URL", &self.url).env("ONCEWARD_KEY", "").current_dir(&self.folder);
+        Running(worker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().expect("the binary runs"))
+    }
+
+    /// A job whose payload is a script.
+    pub(crate) fn job(&self, script: &str) -> Uuid {
+        let record = NewRecord { payload: Some(Payload::text(script)), ..NewRecord::default() };
+        self.runtime.block_on(self.client.create("desk.job", &record)).expect("a job").id
+    }
+
+    pub(crate) fn get(&self, id: Uuid) -> Record {
+        self.runtime.block_on(self.client.get(id)).expect("a record")
+    }
+
+    pub(crate) fn fire(&self, id: Uuid, event: &str) {
+        let call = onceward_worker::EventCall::new(id, event);
+        self.runtime.block_on(self.client.fire(&call)).expect("taken");
+    }
+
+    /// The record, once it has come to this state.
+    pub(crate) fn until(&self, id: Uuid, state: &str) -> Record {
+        self.runtime.block_on(async {
+            let mut stream =
+                self.client.follow(&Following { after: Some(0), record: Some(id), ..Following::default() });
+            loop {
+                let entry = stream.next().await.expect("an entry");
+                if entry.state.as_deref() == Some(state) {
+                    return self.client.get(id).await.expect("a record");
+                }
+                // Else it would be waited for in vain.
+                let is_over = ["DONE", "FAILED", "CANCELLED"].contains(&entry.state.as_deref().unwrap_or_default());
+                assert!(!is_over, "{id} came to {:?} {:?}, not to {state}", entry.state, entry.more.get("fields"));
+            }
+        })
+    }
+
+    /// The one effect of a job.
+    pub(crate) fn effect(&self, id: Uuid) -> serde_json::Value {
+        self.runtime.block_on(self.client.effect(id)).expect("an effect")
+    }
+
+    /// How many commits its story tells of.
+    pub(crate) fn commits(&self, id: Uuid) -> usize {
+        let history = self.runtime.block_on(self.client.history(id)).expect("a story");
+        history.iter().filter(|entry| entry.event == "commit").count()
+    }
+
+    /// A named pipe.
+    pub(crate) fn pipe(&self, name: &str) -> Pipe {
+        let path = self.folder.join(name);
+        let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(made.success());
+        Pipe(path)
+    }
+}
+
+fn serve(folder: &Path, address: &str) -> (Running, String) {
+    let mut child = Command::new(BINARY)
+        .args(["serve", "--listen", address, "--lifecycles", "lifecycles"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary runs");
+    let out = BufReader::new(child.stdout.take().expect("a pipe"));
+    let running = Running(child);
+    let mut lines = out.lines();
+    let url = loop {
+        let line = lines.next().expect("it says where it listens").expect("text");
+        if let Some(url) = line.strip_prefix("listening on ") {
+            break url.to_owned();
+        }
+    };
+    // What else it says must go somewhere.
+    std::thread::spawn(move || lines.map_while(Result::ok).count());
+    (running, url)
+}
+
+/// A pipe with a name, at which programs and tests meet.
+pub(crate) struct Pipe(PathBuf);
+
+impl Pipe {
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().expect("UTF-8")
+    }
+
+    /// Waits until somebody has it open for writing.
+    pub(crate) fn read(&self) -> Heard {
+        Heard(BufReader::new(File::open(&self.0).expect("a pipe")))
+    }
+
+    /// Lets so many who wait at it go on.
+    pub(crate) fn release(&self, count: usize) {
+        let mut pipe = OpenOptions::new().read(true).write(true).open(&self.0).expect("a pipe");
+        pipe.write_all(&b"\n".repeat(count)).expect("room");
+        // Who opens it for both keeps what was written until it is read.
+        std::mem::forget(pipe);
+    }
+}
+
+/// The reading end.
+pub(crate) struct Heard(BufReader<File>);
+
+impl Heard {
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("text");
+        line.trim_end().to_owned()
+    }
+
+    /// Waits until nobody has the writing end any more: every process that had it is gone.
+    pub(crate) fn until_all_are_gone(mut self) -> String {
+        let mut rest = String::new();
+        self.0.read_to_string(&mut rest).expect("text");
+        rest
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

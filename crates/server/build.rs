@@ -1,0 +1,29 @@
+//! Lists the pages of docs/errors, so that the server can show what a code means.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// From this package's folder, so that it stays true where the target folder is copied with it.
+const PAGES: &str = "../../docs/errors";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={PAGES}");
+    let folder = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join(PAGES);
+    let mut codes = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        codes.extend(name.strip_suffix(".md").filter(|code| *code != "README").map(str::to_owned));
+    }
+    // Looked up by halving.
+    codes.sort();
+    let mut list = String::from("&[\n");
+    for code in codes {
+        let path = format!("/{PAGES}/{code}.md");
+        writeln!(list, "    ({code:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),")?;
+    }
+    list.push(']');
+    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("pages.rs"), list)?;
+    Ok(())
+}

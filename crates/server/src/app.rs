@@ -1,0 +1,41 @@
+//! What all handlers share.
+
+use std::sync::Arc;
+
+use onceward_engine::Engine;
+use onceward_store::AnyStore;
+
+use crate::gate::Gate;
+use crate::settings::Settings;
+
+/// The state of a server. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct App {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: Engine<AnyStore>,
+    settings: Settings,
+    gate: Gate,
+}
+
+impl App {
+    pub fn new(engine: Engine<AnyStore>, settings: Settings) -> Self {
+        let gate = Gate::new(&settings);
+        Self { inner: Arc::new(Inner { engine, settings, gate }) }
+    }
+
+    pub fn engine(&self) -> &Engine<AnyStore> {
+        &self.inner.engine
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.inner.gate
+    }
+}

@@ -1,0 +1,57 @@
+//! Around every request: it is counted, bounded in time, and answered also where a handler breaks.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, header};
+use axum::response::IntoResponse as _;
+use futures_util::FutureExt as _;
+use hyper::body::Incoming;
+use tower_service::Service as _;
+
+use crate::app::App;
+use crate::problem::Problem;
+
+/// What a connection's requests go through.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub(crate) app: App,
+    pub(crate) router: Router,
+}
+
+/// They wait on purpose, and bound themselves.
+fn waits(path: &str) -> bool {
+    matches!(path, "/v1/leases" | "/v1/stream" | "/v1/prune")
+}
+
+impl hyper::service::Service<Request<Incoming>> for Door {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (app, mut router) = (self.app.clone(), self.router.clone());
+        Box::pin(async move {
+            let _under_way = app.gate().enter();
+            let most = if waits(request.uri().path()) { Duration::MAX } else { app.settings().request_time };
+            let answering = AssertUnwindSafe(router.call(request)).catch_unwind();
+            let mut response = match tokio::time::timeout(most, answering).await {
+                Ok(Ok(Ok(response))) => response,
+                Ok(Err(_)) => {
+                    tracing::error!("a handler broke");
+                    Problem::new(500, "internal", "something is wrong inside; the server's log says more")
+                        .into_response()
+                }
+                Err(_) => Problem::timed_out().into_response(),
+            };
+            if app.gate().is_leaving() {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! How much may be under way at once, and whether the server is leaving.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::problem::Problem;
+use crate::settings::Settings;
+
+#[derive(Debug)]
+pub(crate) struct Gate {
+    leaving: watch::Sender<bool>,
+    under_way: AtomicUsize,
+    /// Told when nothing is under way any more.
+    quiet: Notify,
+    polls: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    /// Bytes of bodies that are being read.
+    bodies: Arc<AtomicUsize>,
+    bodies_most: usize,
+}
+
+impl Gate {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let places = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        Self {
+            leaving: watch::Sender::new(false),
+            under_way: AtomicUsize::new(0),
+            quiet: Notify::new(),
+            polls: places(settings.polls),
+            streams: places(settings.streams),
+            bodies: Arc::default(),
+            bodies_most: settings.bodies_bytes,
+        }
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        *self.leaving.borrow()
+    }
+
+    pub(crate) fn leave(&self) {
+        self.leaving.send_replace(true);
+        self.quiet.notify_waiters();
+    }
+
+    /// Waits until the server is to stop.
+    pub(crate) async fn left(&self) {
+        let mut leaving = self.leaving.subscribe();
+        // Its sender lives as long as this.
+        let _ = leaving.wait_for(|leaving| *leaving).await;
+    }
+
+    pub(crate) fn enter(&self) -> UnderWay<'_> {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        UnderWay(self)
+    }
+
+    /// Waits until no request is under way.
+    pub(crate) async fn quiet(&self) {
+        loop {
+            let told = self.quiet.notified();
+            if self.under_way.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// A place for a lease that waits.
+    pub(crate) fn poll(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.polls).try_acquire_owned().map_err(|_| {
+            Problem::new(
+                503,
+                "too_many_waiting",
+                "as many leases wait for work as may: try again, or ask without wait_ms",
+            )
+        })
+    }
+
+    /// A place for a stream.
+    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.streams)
+            .try_acquire_owned()
+            .map_err(|_| Problem::new(503, "too_many_streams", "as many streams are open as may be: try again later"))
+    }
+
+    pub(crate) fn body(&self) -> BodyRoom {
+        BodyRoom { all: Arc::clone(&self.bodies), most: self.bodies_most, own: 0 }
+    }
+}
+
+/// A request that is under way until this is dropped.
+#[derive(Debug)]
+pub(crate) struct UnderWay<'a>(&'a Gate);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if self.0.under_way.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_leaving() {
+            self.0.quiet.notify_waiters();
+        }
+    }
+}
+
+/// What one body takes of the room for all; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct BodyRoom {
+    all: Arc<AtomicUsize>,
+    most: usize,
+    own: usize,
+}
+
+impl BodyRoom {
+    /// `false` where there is no room. One that is alone always has some.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let others = self.all.fetch_add(bytes, Ordering::SeqCst).saturating_sub(self.own);
+        self.own += bytes;
+        others == 0 || others.saturating_add(self.own) <= self.most
+    }
+}
+
+impl Drop for BodyRoom {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.own, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,227 @@
+//! What comes in: JSON bodies, names in paths, questions and headers, each bounded before it is looked into.
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::BodyExt as _;
+use onceward_core::record::Payload;
+use onceward_store::Content;
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::app::App;
+use crate::problem::Problem;
+
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How deep JSON may be nested: what the parser takes, and what readers of an answer can be asked to take.
+const DEEPEST: usize = 120;
+
+/// A body of JSON.
+#[derive(Debug)]
+pub(crate) struct Given<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Given<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        must_be_json(request.headers())?;
+        let settings = app.settings();
+        let mut room = app.gate().body();
+        let reading = read(request.into_body(), settings.body_bytes, |bytes| room.grow(bytes));
+        let bytes = match tokio::time::timeout(settings.body_time, reading).await {
+            Ok(read) => read?,
+            Err(_) => return Err(Problem::new(408, "slow_body", "the body did not come in time")),
+        };
+        parsed(&bytes).map(Self)
+    }
+}
+
+/// Other kinds can be sent by any web page to a server on the same machine, without asking.
+fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::new(415, "not_json", "send Content-Type: application/json"))
+}
+
+async fn read(mut body: Body, most: usize, mut room: impl FnMut(usize) -> bool) -> Result<Vec<u8>, Problem> {
+    let too_large = || Problem::new(413, "too_large", format!("a body has at most {most} bytes")).with("most", most);
+    let announced = usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).unwrap_or(usize::MAX);
+    if announced > most {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(announced.min(64 << 10));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::new(400, "broken_body", "the body ended before its end"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > most {
+            return Err(too_large());
+        }
+        if !room(data.len()) {
+            return Err(Problem::new(503, "overloaded", "too many bytes are on their way: try again"));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        Category::Data => Problem::bad_input(error.to_string()),
+        _ if bytes.is_empty() => Problem::new(400, "bad_json", "the body is empty: send at least {}"),
+        _ => Problem::new(400, "bad_json", format!("the body is not JSON that can be read: {error}")),
+    })
+}
+
+/// What a path names.
+#[derive(Debug)]
+pub(crate) struct At<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for At<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        // A name that cannot be is the name of nothing.
+        Path::from_request_parts(parts, app).await.map(|Path(named)| Self(named)).map_err(|_| Problem::not_found())
+    }
+}
+
+/// What stands behind the question mark.
+#[derive(Debug)]
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        match Query::from_request_parts(parts, app).await {
+            Ok(Query(asked)) => Ok(Self(asked)),
+            Err(error) => Err(Problem::bad_input(error.body_text())),
+        }
+    }
+}
+
+/// A header's text, where there is one.
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => Ok(Some(text)),
+        Err(_) => Err(Problem::bad_input(format!("the header {name} is not UTF-8"))),
+    }
+}
+
+/// The version that `If-Match` asks for; none where any will do.
+pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(asked) = text(headers, &header::IF_MATCH)?.map(str::trim).filter(|asked| *asked != "*") else {
+        return Ok(None);
+    };
+    let version = asked.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).and_then(|tag| tag.parse().ok());
+    match version {
+        Some(version) => Ok(Some(version)),
+        None => Err(Problem::bad_input("If-Match is one ETag as a record's answer gave it, such as \"3\"")),
+    }
+}
+
+/// The bytes of a payload or a result: as JSON, kept as it was written, or as base64.
+pub(crate) fn content(json: Option<Box<RawValue>>, base64: Option<&str>) -> Result<Option<Content>, Problem> {
+    let bytes = match (json, base64) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => return Err(Problem::bad_input("give payload or payload_base64, not both")),
+        (Some(json), None) => {
+            if depth(json.get().as_bytes()) > DEEPEST {
+                return Err(Problem::bad_input(format!("a payload is nested at most {DEEPEST} deep")));
+            }
+            json.get().as_bytes().into()
+        }
+        (None, Some(text)) => from_base64(text, "payload_base64")?.into(),
+    };
+    Ok(Some(hashed(bytes)))
+}
+
+fn hashed(bytes: std::sync::Arc<[u8]>) -> Content {
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    Content { payload: Payload { sha256: Sha256::digest(&bytes).into(), bytes: length }, bytes }
+}
+
+pub(crate) fn from_base64(text: &str, name: &str) -> Result<Vec<u8>, Problem> {
+    STANDARD.decode(text).map_err(|error| Problem::bad_input(format!("`{name}` is not base64: {error}")))
+}
+
+/// Whether these bytes can stand in an answer as they are.
+pub(crate) fn as_json(bytes: &[u8]) -> Option<&RawValue> {
+    let json = serde_json::from_slice::<&RawValue>(bytes).ok()?;
+    // What stands around it would be lost.
+    (json.get().len() == bytes.len() && depth(bytes) <= DEEPEST).then_some(json)
+}
+
+/// How deep text that is JSON is nested.
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Where a page starts that was told with the one before.
+pub(crate) fn cursor(text: Option<&str>) -> Result<Option<u64>, Problem> {
+    text.map(|text| text.parse().map_err(|_| Problem::bad_input("`cursor` is the `next` of the page before")))
+        .transpose()
+}
+
+/// How many of a page were asked for.
+pub(crate) fn limit(asked: Option<u32>) -> Result<usize, Problem> {
+    match asked {
+        None => Ok(PAGE_USUAL),
+        Some(limit) => match usize::try_from(limit) {
+            Ok(limit @ 1..=PAGE_MOST) => Ok(limit),
+            _ => Err(Problem::bad_input(format!("`limit` is from 1 to {PAGE_MOST}"))),
+        },
+    }
+}
+
+const PAGE_USUAL: usize = 100;
+const PAGE_MOST: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_as_deep_as_its_brackets_outside_of_text() {
+        for (json, deep) in
+            [("1", 0), ("[]", 1), ("[[],[[]]]", 3), (r#"{"a":"[[[["}"#, 1), (r#"["\"[[", {"b":[]}]"#, 3)]
+        {
+            assert_eq!(depth(json.as_bytes()), deep, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_all_json_is_not_shown_as_json() {
+        assert_eq!(as_json(b"{\"a\": 1.50}").map(RawValue::get), Some("{\"a\": 1.50}"));
+        for not in [&b" 1"[..], b"1 ", b"", b"\xff", b"{", b"1 2", b"\0"] {
+            assert!(as_json(not).is_none(), "{not:?}");
+        }
+        assert!(as_json("[".repeat(200).as_bytes()).is_none());
+        assert!(as_json(format!("{}{}", "[".repeat(200), "]".repeat(200)).as_bytes()).is_none());
+    }
+}

@@ -1,0 +1,37 @@
+//! The engine over HTTP. It shapes what comes in and goes out, bounds both, and decides nothing: what a call does is for the
+//! engine and its lifecycles to say.
+//!
+//! | file | duty |
+//! | --- | --- |
+//! | `serve.rs` | the listener: connections bounded in number and time, and the way out when the process is to end |
+//! | `door.rs` | around every request: counted, timed, and answered also where a handler breaks |
+//! | `router.rs` | which path leads where |
+//! | `routes/` | one file a resource; each has `routes()` |
+//! | `caller.rs` | who asks |
+//! | `input.rs` | what comes in: JSON bodies, ids in paths, questions, and their bounds |
+//! | `shape.rs`, `shape/` | what goes out: records, executions, entries |
+//! | `problem.rs` | errors as problem+json |
+//! | `pages.rs` | the page of each error code, carried in the binary |
+//! | `gate.rs` | how much may be under way at once, and whether the server is leaving |
+//! | `openapi.rs` | the contract, made from the routes |
+//! | `settings.rs` | what can be set |
+
+mod app;
+mod caller;
+mod door;
+mod gate;
+mod input;
+mod openapi;
+mod pages;
+mod problem;
+mod router;
+mod routes;
+mod serve;
+mod settings;
+mod shape;
+
+pub use app::App;
+pub use openapi::contract;
+pub use pages::pages;
+pub use serve::serve;
+pub use settings::Settings;

@@ -1,0 +1,73 @@
+//! The contract: OpenAPI 3.1, made from the routes, with the answers that any of them may give.
+
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
+
+use crate::router;
+
+const PROBLEM: &str = "application/problem+json";
+
+/// What any call may come to besides its own answers.
+const ANY: &[(&str, &str)] = &[
+    ("400", "The request cannot be read."),
+    ("401", "No key, or not one that is known."),
+    ("403", "Not for this caller."),
+    ("404", "Not there, or not for this caller to see."),
+    ("405", "Not by this method."),
+    ("408", "The request came too slowly."),
+    ("413", "Too large."),
+    ("415", "Not JSON."),
+    ("422", "Understood, and not of the shape or the bounds that are asked for."),
+    ("429", "Too many, as the lifecycle or the key's limit says; `Retry-After` says when."),
+    ("500", "Something is wrong inside."),
+    ("503", "Not now; `Retry-After` says when."),
+    ("507", "The database has no room."),
+];
+
+/// The whole of it.
+pub fn contract() -> OpenApi {
+    let (_, mut api) = router::all().split_for_parts();
+    api.info = InfoBuilder::new()
+        .title("Onceward")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("Lifecycles, their records, and workers that lease jobs."))
+        .license(Some(LicenseBuilder::new().name("Apache-2.0 OR MIT").build()))
+        .build();
+    api.servers = None;
+    for item in api.paths.paths.values_mut() {
+        operations(item).into_iter().flatten().for_each(complete);
+    }
+    api
+}
+
+/// As text, as it is served and checked in.
+pub(crate) fn text() -> String {
+    // Made of text and numbers.
+    contract().to_pretty_json().unwrap_or_default() + "\n"
+}
+
+fn operations(item: &mut PathItem) -> [Option<&mut Operation>; 4] {
+    [item.get.as_mut(), item.post.as_mut(), item.put.as_mut(), item.delete.as_mut()]
+}
+
+fn complete(operation: &mut Operation) {
+    for (status, description) in ANY {
+        let responses = &mut operation.responses.responses;
+        responses.entry((*status).to_owned()).or_insert_with(|| RefOr::T(problem(status, description)));
+    }
+    // A lifecycle may refuse with a status of its own.
+    let own = "A refusal under a code and a status that the lifecycle names.";
+    operation.responses.responses.entry("4XX".to_owned()).or_insert_with(|| RefOr::T(problem("4XX", own)));
+}
+
+fn problem(status: &str, description: &str) -> Response {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    let mut response = ResponseBuilder::new().description(description).content(PROBLEM, content);
+    if matches!(status, "429" | "503") {
+        let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build();
+        response = response.header("Retry-After", HeaderBuilder::new().schema(Some(seconds)).build());
+    }
+    response.build()
+}

@@ -1,0 +1,80 @@
+//! The page of each error code, carried in the binary, so that a problem's `type` leads somewhere.
+
+/// Code and page, by code; listed by build.rs from docs/errors.
+const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
+
+/// All of them.
+pub fn pages() -> &'static [(&'static str, &'static str)] {
+    PAGES
+}
+
+/// What is to be said of a code.
+pub(crate) fn page(code: &str) -> Option<&'static str> {
+    PAGES.binary_search_by_key(&code, |(code, _)| code).ok().map(|at| PAGES[at].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// Codes that stand behind a status in source text: `409, "lease_lost"`.
+    fn behind_a_status(text: &str, codes: &mut BTreeSet<String>) {
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let status = pair[0].strip_suffix(',').unwrap_or_default();
+            let status = &status[status.len().saturating_sub(3)..];
+            let code = pair[1].strip_prefix('"').and_then(|rest| rest.split('"').next()).unwrap_or_default();
+            let is_status = status.parse().is_ok_and(|status: u16| (400..600).contains(&status));
+            if is_status && !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+                codes.insert(code.to_owned());
+            }
+        }
+    }
+
+    /// The codes that a `fn code` of this source can give.
+    fn given(source: &str, codes: &mut BTreeSet<String>) {
+        let from = source.find("fn code(").expect("it has one");
+        let lines = source[from..].lines().take_while(|line| *line != "    }");
+        codes.extend(lines.filter_map(|line| line.split('"').nth(1)).map(str::to_owned));
+    }
+
+    /// Every code that can be given has its page and its line in the list, and there are no others.
+    #[test]
+    fn the_pages_of_errors_are_whole() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut codes = BTreeSet::new();
+        for folder in ["core/src/decide", "server/src", "engine/src"] {
+            let mut files = Vec::new();
+            sources(&crates.join(folder), &mut files);
+            files.iter().for_each(|file| behind_a_status(&std::fs::read_to_string(file).unwrap(), &mut codes));
+        }
+        given(include_str!("../../engine/src/error.rs"), &mut codes);
+        given(include_str!("../../store/src/error.rs"), &mut codes);
+        given(include_str!("../../engine/src/objects/mod.rs"), &mut codes);
+        // A refusal that the engine words itself; and an answer that is there before there is room to word one.
+        codes.extend(["check_unavailable", "too_many_connections"].map(str::to_owned));
+        let told: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
+        assert_eq!(told, codes);
+        let list = include_str!("../../../docs/errors/README.md");
+        let listed = list.match_indices("| [`").map(|(at, _)| list[at + 4..].split('`').next().unwrap().to_owned());
+        assert_eq!(listed.collect::<BTreeSet<_>>(), codes);
+        for (code, page) in PAGES {
+            assert!(page.starts_with(&format!("# `{code}`\n")), "{code}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Errors as `application/problem+json` (RFC 9457), each with a stable code.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use onceward_core::decide::Refusal;
+use onceward_engine::EngineError;
+use serde::Serialize;
+use serde_json::{Map, Value as Json, json};
+use utoipa::ToSchema;
+
+use crate::pages;
+use crate::shape::ExecutionId;
+
+const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// When to come back where nobody knows better.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Why a call does not get what it asked for.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: u16,
+    code: Cow<'static, str>,
+    detail: String,
+    /// Further members: `state`, `event`, `reason` of a refusal, and what else a code brings.
+    more: Map<String, Json>,
+    retry_after: Option<Duration>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
+        let retry_after = matches!(status, 429 | 503).then_some(SOON);
+        Self { status, code: Cow::Borrowed(code), detail: detail.into(), more: Map::new(), retry_after }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    #[expect(dead_code, reason = "for limits by key")]
+    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// There is none, or none that the caller may see.
+    pub(crate) fn not_found() -> Self {
+        Self::new(404, "not_found", "there is no such record, or you may not see it")
+    }
+
+    /// What came is not of the shape that was asked for.
+    pub(crate) fn bad_input(detail: impl Into<String>) -> Self {
+        Self::new(422, "bad_input", detail)
+    }
+
+    pub(crate) fn leaving() -> Self {
+        Self::new(503, "draining", "the server is about to stop and hands out no more work: ask again in a moment")
+    }
+
+    pub(crate) fn timed_out() -> Self {
+        Self::new(503, "timed_out", "this took too long; whether it was carried out is not known")
+    }
+
+    /// As it stands in an answer or in a batch's.
+    pub(crate) fn shape(&self) -> Shape<'_> {
+        let kind =
+            if pages::page(&self.code).is_some() { format!("/errors/{}", self.code) } else { "about:blank".into() };
+        let retry_after_ms = self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        let title = self.code.replace('_', " ");
+        Shape {
+            kind,
+            title,
+            status: self.status,
+            code: &self.code,
+            detail: &self.detail,
+            retry_after_ms,
+            more: &self.more,
+        }
+    }
+}
+
+/// Why something was not done.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Shape<'a> {
+    /// Where the code is explained, on this server; `about:blank` for a code of a lifecycle's own.
+    #[serde(rename = "type")]
+    kind: String,
+    title: String,
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// Stable, for programs.
+    code: &'a str,
+    /// For people.
+    detail: &'a str,
+    /// How long to leave it alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    retry_after_ms: Option<u64>,
+    /// A refused move tells `state`, `event` and `reason`, and the `record` and `lifecycle` where there are any;
+    /// `already_committed` the `effect` that won; `pruned` the `oldest` place after which the log can be had.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    more: &'a Map<String, Json>,
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        // Text, numbers and what was JSON already.
+        let body = serde_json::to_vec(&self.shape()).unwrap_or_default();
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, body).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM);
+        if let Some(wait) = self.retry_after {
+            // In whole seconds, and never none.
+            let seconds = wait.as_millis().div_ceil(1_000).max(1);
+            if let Ok(seconds) = HeaderValue::from_str(&seconds.to_string()) {
+                response.headers_mut().insert(header::RETRY_AFTER, seconds);
+            }
+        }
+        response
+    }
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        let problem = Self {
+            status: error.status(),
+            code: Cow::Owned(error.code().to_owned()),
+            detail: detail(&error),
+            more: Map::new(),
+            retry_after: matches!(error.status(), 429 | 503).then_some(SOON),
+        };
+        match error {
+            EngineError::Refused(refusal) => refused(problem, &refusal),
+            EngineError::Overloaded { retry_after } => Self { retry_after: Some(retry_after), ..problem },
+            EngineError::Pruned { oldest } => problem.with("oldest", oldest),
+            _ => problem,
+        }
+    }
+}
+
+impl From<onceward_store::StoreError> for Problem {
+    fn from(error: onceward_store::StoreError) -> Self {
+        EngineError::from(error).into()
+    }
+}
+
+/// What went wrong inside is for the operator's log: it may name hosts, files and other people's records.
+fn detail(error: &EngineError) -> String {
+    match error {
+        EngineError::Refused(refusal) => refusal.reason.clone(),
+        EngineError::Store(store) => {
+            tracing::error!(code = store.code(), "{store}");
+            match store.status() {
+                507 => "the database has no room: nothing was written".to_owned(),
+                503 => "the database does not answer as it should: try again".to_owned(),
+                _ => "something is wrong inside; the server's log says more".to_owned(),
+            }
+        }
+        EngineError::Undecided | EngineError::Broken | EngineError::NoChance(_) => {
+            tracing::error!(code = error.code(), "{error}");
+            error.to_string()
+        }
+        error => error.to_string(),
+    }
+}
+
+fn refused(problem: Problem, refusal: &Refusal) -> Problem {
+    let mut problem = problem.with("event", &*refusal.event).with("reason", &*refusal.reason);
+    problem = problem.with("state", refusal.state.as_deref().map_or(Json::Null, Json::from));
+    if let Some(record) = refusal.record {
+        problem = problem.with("record", record.to_string());
+        if let Some(token) = refusal.committed {
+            let execution = ExecutionId { record, attempt: token }.to_string();
+            problem = problem.with("effect", json!({ "execution": execution, "token": token.0 }));
+        }
+    }
+    if let Some(lifecycle) = &refusal.lifecycle {
+        problem = problem.with("lifecycle", &**lifecycle);
+    }
+    problem
+}

@@ -1,0 +1,37 @@
+//! Which path leads where.
+
+use axum::Router;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::App;
+use crate::problem::Problem;
+use crate::routes;
+
+/// All routes, with their part of the contract.
+pub(crate) fn all() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .merge(routes::home::routes())
+        .merge(routes::health::routes())
+        .merge(routes::lifecycles::routes())
+        .merge(routes::records::routes())
+        .merge(routes::looking::routes())
+        .merge(routes::events::routes())
+        .merge(routes::leases::routes())
+        .merge(routes::executions::routes())
+        .merge(routes::stream::routes())
+        .merge(routes::prune::routes())
+        .merge(routes::links::routes())
+        .merge(routes::accounts::routes())
+        .merge(routes::workers::routes())
+}
+
+/// What answers requests. A layer around all routes, which sees the path that matched, goes here.
+pub(crate) fn router(app: App) -> Router {
+    let (router, _) = all().split_for_parts();
+    router
+        .fallback(|| async { Problem::new(404, "no_such_route", "nothing is here; /openapi.json says what is where") })
+        .method_not_allowed_fallback(|| async {
+            Problem::new(405, "no_such_method", "this path does not take that method; the header Allow says which")
+        })
+        .with_state(app)
+}

@@ -1,0 +1,67 @@
+//! What is here: the front page, the contract, and the pages of error codes.
+
+use std::sync::LazyLock;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{Html, IntoResponse as _, Response};
+use onceward_store::Store as _;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::input::At;
+use crate::openapi;
+use crate::pages;
+use crate::problem::Problem;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(home)).routes(routes!(contract)).routes(routes!(error))
+}
+
+/// What is here
+#[utoipa::path(
+    get, path = "/", tag = "about",
+    responses((status = 200, description = "A page for people", body = String, content_type = "text/html"))
+)]
+async fn home(State(app): State<App>) -> Result<Response, Problem> {
+    let catalog = app.engine().store().definitions().await?;
+    let names = catalog.definitions.lifecycles.keys().filter(|name| !name.starts_with("onceward."));
+    // Names of lifecycles are made of letters, digits, dots and the like.
+    let lifecycles: String = names
+        .map(|name| format!("<li><a href=\"/v1/lifecycles/{name}\">{name}</a> (<a href=\"/v1/lifecycles/{name}/diagram.svg\">picture</a>)</li>\n"))
+        .collect();
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(Html(format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Onceward</title>\n\
+         <h1>Onceward {version}</h1>\n<p>A server for lifecycles and their workers. There is no dashboard here yet.</p>\n\
+         <ul>\n<li><a href=\"/openapi.json\">/openapi.json</a>: the contract</li>\n\
+         <li><a href=\"/v1/lifecycles\">/v1/lifecycles</a>: what is known, with counts by state</li>\n\
+         <li><a href=\"/v1/records\">/v1/records</a>: records</li>\n\
+         <li><a href=\"/v1/stream?after=0\">/v1/stream</a>: the log as it grows</li>\n\
+         <li><a href=\"/livez\">/livez</a>, <a href=\"/readyz\">/readyz</a>: health</li>\n</ul>\n\
+         <h2>Lifecycles</h2>\n<ul>\n{lifecycles}</ul>\n</html>\n"
+    ))
+    .into_response())
+}
+
+/// The contract
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "about",
+    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value))
+)]
+async fn contract() -> Response {
+    static TEXT: LazyLock<String> = LazyLock::new(openapi::text);
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.as_str()).into_response()
+}
+
+/// What an error code means
+#[utoipa::path(
+    get, path = "/errors/{code}", tag = "about",
+    params(("code" = String, Path, description = "As a problem gives it")),
+    responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"))
+)]
+async fn error(At(code): At<String>) -> Result<Response, Problem> {
+    let page = pages::page(&code).ok_or_else(|| Problem::new(404, "not_found", "there is no such code"))?;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8"))], page).into_response())
+}

@@ -1,0 +1,151 @@
+//! The lifecycles that the server knows, with how many records are in which state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use onceward_core::draw;
+use onceward_core::model::{EventKind, Lifecycle, Ready};
+use onceward_store::{StateCount, Store as _};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::input::At;
+use crate::problem::Problem;
+use crate::shape::{Text, ok};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list)).routes(routes!(get)).routes(routes!(svg)).routes(routes!(mermaid))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Lifecycles<'a> {
+    lifecycles: Vec<LifecycleShape<'a>>,
+}
+
+/// How a kind of thing lives.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Lifecycle)]
+pub(crate) struct LifecycleShape<'a> {
+    name: &'a str,
+    about: &'a str,
+    /// Names this version.
+    hash: &'a str,
+    /// Whether workers lease its records, and for how long at a time.
+    #[schema(value_type = Option<String>)]
+    lease: Option<Text<onceward_core::time::Duration>>,
+    states: Vec<StateShape<'a>>,
+    fields: Vec<FieldShape<'a>>,
+    /// What may be fired by name.
+    events: Vec<&'a str>,
+    /// How many records that the caller may count are in each state; the others have none.
+    counts: BTreeMap<&'a str, u64>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = State)]
+struct StateShape<'a> {
+    name: &'a str,
+    about: &'a str,
+    /// Nothing moves it on from here.
+    #[serde(rename = "final")]
+    is_final: bool,
+    /// Workers may lease a record that is in it.
+    ready: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Field)]
+struct FieldShape<'a> {
+    name: &'a str,
+    about: &'a str,
+}
+
+impl<'a> LifecycleShape<'a> {
+    fn of(lifecycle: &'a Lifecycle, counts: &'a [StateCount]) -> Self {
+        let own = counts.iter().filter(|count| count.lifecycle == lifecycle.name);
+        let called = lifecycle.events.iter().filter(|event| event.kind == EventKind::Called);
+        Self {
+            name: &lifecycle.name,
+            about: &lifecycle.about,
+            hash: &lifecycle.hash,
+            lease: lifecycle.work.as_ref().map(|work| Text(work.lease)),
+            states: lifecycle
+                .states
+                .iter()
+                .map(|state| StateShape {
+                    name: &state.name,
+                    about: &state.about,
+                    is_final: state.is_final,
+                    ready: state.ready != Ready::No,
+                })
+                .collect(),
+            fields: lifecycle
+                .fields
+                .iter()
+                .map(|field| FieldShape { name: &field.name, about: &field.about })
+                .collect(),
+            events: called.map(|event| &*event.name).collect(),
+            counts: own.map(|count| (&*count.state, count.count)).collect(),
+        }
+    }
+}
+
+/// List lifecycles
+#[utoipa::path(
+    get, path = "/v1/lifecycles", tag = "lifecycles",
+    responses((status = 200, description = "All of them", body = Lifecycles))
+)]
+async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
+    let counts = app.engine().counts(&caller.actor).await?;
+    let catalog = app.engine().store().definitions().await?;
+    let lifecycles = catalog.definitions.lifecycles.values();
+    ok(&Lifecycles { lifecycles: lifecycles.map(|lifecycle| LifecycleShape::of(lifecycle, &counts)).collect() })
+}
+
+/// Get a lifecycle
+#[utoipa::path(
+    get, path = "/v1/lifecycles/{name}", tag = "lifecycles",
+    params(("name" = String, Path, description = "The lifecycle's name")),
+    responses((status = 200, description = "The lifecycle", body = LifecycleShape))
+)]
+async fn get(State(app): State<App>, caller: Caller, At(name): At<String>) -> Result<Response, Problem> {
+    let lifecycle = known(&app, &name).await?;
+    let counts = app.engine().counts(&caller.actor).await?;
+    ok(&LifecycleShape::of(&lifecycle, &counts))
+}
+
+async fn known(app: &App, name: &str) -> Result<Arc<Lifecycle>, Problem> {
+    let catalog = app.engine().store().definitions().await?;
+    let none = || Problem::new(404, "no_such_lifecycle", "there is no lifecycle of this name");
+    catalog.definitions.get(name).cloned().ok_or_else(none)
+}
+
+/// A lifecycle as a picture
+#[utoipa::path(
+    get, path = "/v1/lifecycles/{name}/diagram.svg", tag = "lifecycles",
+    params(("name" = String, Path, description = "The lifecycle's name")),
+    responses((status = 200, description = "SVG", body = String, content_type = "image/svg+xml"))
+)]
+async fn svg(State(app): State<App>, _caller: Caller, At(name): At<String>) -> Result<Response, Problem> {
+    let lifecycle = known(&app, &name).await?;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("image/svg+xml"))], draw::svg(&lifecycle)).into_response())
+}
+
+/// A lifecycle as Mermaid text
+#[utoipa::path(
+    get, path = "/v1/lifecycles/{name}/diagram.mmd", tag = "lifecycles",
+    params(("name" = String, Path, description = "The lifecycle's name")),
+    responses((status = 200, description = "Mermaid", body = String, content_type = "text/plain"))
+)]
+async fn mermaid(State(app): State<App>, _caller: Caller, At(name): At<String>) -> Result<Response, Problem> {
+    let lifecycle = known(&app, &name).await?;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    Ok(([(header::CONTENT_TYPE, kind)], draw::mermaid(&lifecycle)).into_response())
+}

@@ -1,0 +1,237 @@
+//! Looking at records: lists, one of them, and what belongs to it.
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use onceward_core::decide::sees_all;
+use onceward_core::value::RecordId;
+use onceward_engine::{EngineError, PayloadReader};
+use onceward_store::ListQuery;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::input::{self, Asked, At};
+use crate::problem::Problem;
+use crate::shape::{EffectShape, EntryShape, ExecutionShape, RecordShape, etag, ok};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(get))
+        .routes(routes!(history))
+        .routes(routes!(executions))
+        .routes(routes!(payload))
+        .routes(routes!(effect))
+}
+
+/// A payload up to this is looked at before it is sent, and sent as one.
+const AT_ONCE: u64 = 1 << 20;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Listing {
+    /// Of this lifecycle
+    lifecycle: Option<String>,
+    /// In this state
+    state: Option<String>,
+    /// Of this owner
+    owner: Option<String>,
+    /// At most so many; 100 where it is left out
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next` of the page before
+    #[param(pattern = "^[0-9]{1,19}$")]
+    cursor: Option<String>,
+}
+
+/// A page of records. It may have fewer than were asked for, or none, and still have a `next`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Records<'a> {
+    records: Vec<RecordShape<'a>>,
+    /// Where the next page starts; null on the last.
+    next: Option<String>,
+}
+
+/// List records
+///
+/// Those that the caller may see, oldest first.
+#[utoipa::path(
+    get, path = "/v1/records", tag = "records", params(Listing),
+    responses((status = 200, description = "A page of them", body = Records))
+)]
+async fn list(State(app): State<App>, caller: Caller, Asked(asked): Asked<Listing>) -> Result<Response, Problem> {
+    let query = ListQuery {
+        lifecycle: asked.lifecycle.map(Into::into),
+        state: asked.state.map(Into::into),
+        owner: asked.owner.map(Into::into),
+        after: input::cursor(asked.cursor.as_deref())?,
+        limit: input::limit(asked.limit)?,
+    };
+    let page = app.engine().list(&caller.actor, &query).await?;
+    let records = page.records.iter().map(|record| RecordShape::of(record)).collect();
+    ok(&Records { records, next: page.next.map(|next| next.to_string()) })
+}
+
+/// Get a record
+///
+/// As it is now: what is due on it is done first. With `If-None-Match`, 304 where its version is still that.
+#[utoipa::path(
+    get, path = "/v1/records/{id}", tag = "records",
+    params(
+        ("id" = String, Path, format = Uuid, description = "The record's id"),
+        ("If-None-Match" = Option<String>, Header, description = "An ETag that is known already"),
+    ),
+    responses(
+        (status = 200, description = "The record", body = RecordShape, headers(("ETag" = String))),
+        (status = 304, description = "Its version is still that"),
+    )
+)]
+async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    At(id): At<RecordId>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let record = app.engine().get(&caller.actor, id).await?.ok_or_else(Problem::not_found)?;
+    if headers.get(header::IF_NONE_MATCH) == Some(&etag(record.version)) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag(record.version))]).into_response());
+    }
+    RecordShape::answer(StatusCode::OK, &record)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Paging {
+    /// At most so many; 100 where it is left out
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next` of the page before
+    #[param(pattern = "^[0-9]{1,19}$")]
+    cursor: Option<String>,
+}
+
+/// A page of a record's log.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct History {
+    entries: Vec<EntryShape>,
+    /// Where the next page starts; null on the last.
+    next: Option<String>,
+}
+
+/// A record's log
+///
+/// One entry for each operation that changed it, the first first.
+#[utoipa::path(
+    get, path = "/v1/records/{id}/history", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "The record's id"), Paging),
+    responses((status = 200, description = "A page of it", body = History))
+)]
+async fn history(
+    State(app): State<App>,
+    caller: Caller,
+    At(id): At<RecordId>,
+    Asked(paging): Asked<Paging>,
+) -> Result<Response, Problem> {
+    let (limit, after) = (input::limit(paging.limit)?, input::cursor(paging.cursor.as_deref())?.unwrap_or(0));
+    let entries = app.engine().history(&caller.actor, id, after, limit).await?.ok_or_else(Problem::not_found)?;
+    let next = entries.last().filter(|_| entries.len() == limit).map(|last| last.version.to_string());
+    let whole = sees_all(&caller.actor);
+    let entries = entries.iter().map(|entry| EntryShape::of(entry, whole)).collect::<Result<_, _>>()?;
+    ok(&History { entries, next })
+}
+
+/// A page of the attempts at a job.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Executions<'a> {
+    executions: Vec<ExecutionShape<'a>>,
+    /// Where the next page starts; null on the last.
+    next: Option<String>,
+}
+
+/// The attempts at a job
+///
+/// The first first.
+#[utoipa::path(
+    get, path = "/v1/records/{id}/executions", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "The record's id"), Paging),
+    responses((status = 200, description = "A page of them", body = Executions))
+)]
+async fn executions(
+    State(app): State<App>,
+    caller: Caller,
+    At(id): At<RecordId>,
+    Asked(paging): Asked<Paging>,
+) -> Result<Response, Problem> {
+    let (limit, after) = (input::limit(paging.limit)?, input::cursor(paging.cursor.as_deref())?.unwrap_or(0));
+    let all = app.engine().executions(&caller.actor, id).await?.ok_or_else(Problem::not_found)?;
+    let mut rest = all.iter().filter(|execution| execution.token.0 > after);
+    let page: Vec<_> = rest.by_ref().take(limit).collect();
+    let last = page.last().map(|last| last.token.0.to_string());
+    let next = last.filter(|_| rest.next().is_some());
+    ok(&Executions { executions: page.into_iter().map(|execution| ExecutionShape::of(id, execution)).collect(), next })
+}
+
+/// A record's payload
+///
+/// Its bytes, for the record's owner and for who holds its lease. Up to a megabyte they are said to be JSON where they were
+/// given as JSON.
+#[utoipa::path(
+    get, path = "/v1/records/{id}/payload", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "The record's id")),
+    responses(
+        (status = 200, description = "The bytes", content((Vec<u8> = "application/octet-stream"), (serde_json::Value = "application/json"))),
+    )
+)]
+async fn payload(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
+    let none = || Problem::new(404, "not_found", "there is no such payload, or it is not for you");
+    let reader = app.engine().payload_reader(&caller.actor, id).await?.ok_or_else(none)?;
+    let length = reader.payload().bytes;
+    let (body, kind) = if length <= AT_ONCE {
+        let bytes = reader.whole(AT_ONCE).await.map_err(EngineError::from)?.ok_or_else(none)?;
+        let kind = if input::as_json(&bytes).is_some() { "application/json" } else { "application/octet-stream" };
+        (Body::from(bytes.to_vec()), kind)
+    } else {
+        (in_pieces(reader), "application/octet-stream")
+    };
+    let mut response = body.into_response();
+    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    // Somebody else's bytes: no browser is to make a page of them.
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
+
+/// Where a piece cannot be had, the answer breaks off before its length: nobody takes it for the whole.
+fn in_pieces(reader: PayloadReader) -> Body {
+    let pieces = futures_util::stream::unfold(Some(reader), async |reader| {
+        let mut reader = reader?;
+        match reader.next().await {
+            Ok(Some(piece)) => Some((Ok(Bytes::from_owner(piece)), Some(reader))),
+            Ok(None) => None,
+            Err(error) => {
+                tracing::error!(code = error.code(), "{error}");
+                Some((Err(error), None))
+            }
+        }
+    });
+    Body::from_stream(pieces)
+}
+
+/// What a job's commit left
+#[utoipa::path(
+    get, path = "/v1/records/{id}/effect", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "The record's id")),
+    responses((status = 200, description = "The effect", body = EffectShape))
+)]
+async fn effect(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
+    let none = || Problem::new(404, "not_found", "nothing was committed, or it is not for you");
+    let effect = app.engine().effect(&caller.actor, id).await?.ok_or_else(none)?;
+    ok(&EffectShape::of(&effect))
+}

@@ -1,0 +1,144 @@
+//! Taking out what has ended long ago, by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use onceward_core::time::Duration as Length;
+use onceward_engine::{PruneOptions, Pruned, Retention};
+use onceward_store::Store as _;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::input::Given;
+use crate::problem::Problem;
+use crate::shape::ok;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(prune))
+}
+
+/// What is to go. Lengths are written as in lifecycle files: `30d`, `12h`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewPrune {
+    /// How long after its end a record is kept; 30 days where it is left out.
+    #[serde(default)]
+    #[schema(example = "30d")]
+    older_than: Option<String>,
+    /// How long the answer to a caller's key is kept; 7 days where it is left out.
+    #[serde(default)]
+    keys_older_than: Option<String>,
+    /// Only records of these lifecycles.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    only: Vec<Arc<str>>,
+    /// Only find out what would go.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+const DAY: Duration = Duration::from_hours(24);
+
+fn length(text: Option<&str>, usual: Duration, name: &str) -> Result<Duration, Problem> {
+    let Some(text) = text else { return Ok(usual) };
+    let length: Length = text.parse().map_err(|error| Problem::bad_input(format!("`{name}`: {error}")))?;
+    Ok(Duration::from_micros(u64::try_from(length.micros()).unwrap_or(0)))
+}
+
+impl NewPrune {
+    fn options(&self) -> Result<PruneOptions, Problem> {
+        let records = length(self.older_than.as_deref(), 30 * DAY, "older_than")?;
+        let requests = length(self.keys_older_than.as_deref(), 7 * DAY, "keys_older_than")?;
+        let mut retention = Retention { records: Some(records), requests: Some(requests), ..Retention::default() };
+        if !self.only.is_empty() {
+            retention.records = None;
+        }
+        let retention = self.only.iter().fold(retention, |retention, name| retention.lifecycle(name, Some(records)));
+        Ok(PruneOptions { retention, dry_run: self.dry_run, ..PruneOptions::default() })
+    }
+}
+
+/// What went, or would go.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Pruned)]
+pub(crate) struct PrunedShape<'a> {
+    records: u64,
+    entries: u64,
+    /// Answers to callers' keys.
+    requests: u64,
+    /// Old enough, and kept: others that belong to them do not go.
+    held: u64,
+    /// Kept for now, because somebody used them.
+    busy: u64,
+    /// The place of the last checkpoint.
+    checkpoint: Option<u64>,
+    shares: Vec<ShareShape<'a>>,
+    damaged: Vec<DamagedShape<'a>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PrunedShare)]
+struct ShareShape<'a> {
+    lifecycle: &'a str,
+    owner: &'a str,
+    state: &'a str,
+    records: u64,
+}
+
+/// A record whose log does not come to what is kept of it. It stays.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Damaged)]
+struct DamagedShape<'a> {
+    record: String,
+    why: &'a str,
+}
+
+impl<'a> PrunedShape<'a> {
+    fn of(pruned: &'a Pruned) -> Self {
+        let share = |share: &'a onceward_store::log::Share| ShareShape {
+            lifecycle: &share.lifecycle,
+            owner: &share.owner,
+            state: &share.state,
+            records: share.records,
+        };
+        let damaged = |damaged: &'a onceward_store::Unsound| DamagedShape {
+            record: damaged.record.to_string(),
+            why: &damaged.why,
+        };
+        Self {
+            records: pruned.records,
+            entries: pruned.entries,
+            requests: pruned.requests,
+            held: pruned.held,
+            busy: pruned.busy,
+            checkpoint: pruned.checkpoint,
+            shares: pruned.shares.iter().map(share).collect(),
+            damaged: pruned.damaged.iter().map(damaged).collect(),
+        }
+    }
+}
+
+/// Take out what has ended long ago
+///
+/// For operators. Records that ended, with all of their log entries, and old answers to callers' keys.
+#[utoipa::path(
+    post, path = "/v1/prune", tag = "operators",
+    request_body = NewPrune,
+    responses((status = 200, description = "What went", body = PrunedShape))
+)]
+async fn prune(State(app): State<App>, caller: Caller, Given(new): Given<NewPrune>) -> Result<Response, Problem> {
+    caller.must_be_operator()?;
+    let options = new.options()?;
+    let catalog = app.engine().store().definitions().await?;
+    if let Some(name) = new.only.iter().find(|name| catalog.definitions.get(name).is_none()) {
+        return Err(Problem::new(404, "no_such_lifecycle", format!("there is no lifecycle called `{name}`")));
+    }
+    let pruned = app.engine().prune(&options).await?;
+    ok(&PrunedShape::of(&pruned))
+}

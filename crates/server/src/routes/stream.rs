@@ -1,0 +1,170 @@
+//! The log as it grows: server-sent events, one for each entry, from any place.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use onceward_core::decide::sees_all;
+use onceward_core::record::Actor;
+use onceward_core::value::RecordId;
+use onceward_engine::LogStream;
+use onceward_store::{AnyStore, Entry, Store as _};
+use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::input::{self, Asked, LAST_EVENT_ID};
+use crate::problem::{self, Problem};
+use crate::shape::EntryShape;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(stream))
+}
+
+/// Records whose lifecycle a stream remembers.
+const REMEMBERED: usize = 10_000;
+
+/// Entries are written together up to so many bytes, where they are there.
+const TOGETHER: usize = 32 << 10;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Following {
+    /// The place after which to begin; from now on where it is left out
+    #[param(minimum = 0)]
+    after: Option<u64>,
+    /// Only entries of records of this lifecycle
+    lifecycle: Option<String>,
+    /// Only entries of this record
+    #[param(value_type = Option<String>, format = Uuid)]
+    record: Option<RecordId>,
+}
+
+/// Follow the log
+///
+/// Server-sent events: `id` is the entry's place, `event` is `entry`, `data` an Entry. `Last-Event-ID` goes before `after`. 410 with
+/// the `oldest` place where pruning took what comes after the place.
+#[utoipa::path(
+    get, path = "/v1/stream", tag = "log",
+    params(Following, ("Last-Event-ID" = Option<String>, Header, description = "The place after which to go on")),
+    responses(
+        (status = 200, description = "Entries, as they come", body = String, content_type = "text/event-stream"),
+        (status = 410, description = "Pruned", body = problem::Shape, content_type = "application/problem+json"),
+    )
+)]
+async fn stream(
+    State(app): State<App>,
+    caller: Caller,
+    Asked(from): Asked<Following>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if app.gate().is_leaving() {
+        return Err(Problem::leaving());
+    }
+    let store = app.engine().store();
+    let place = input::text(&headers, &LAST_EVENT_ID)?
+        .map(|text| text.parse().map_err(|_| Problem::bad_input("Last-Event-ID is a place in the log")))
+        .transpose()?;
+    let after = match place.or(from.after) {
+        Some(after) => after,
+        None => store.last().await?,
+    };
+    // Before the answer begins: whether it is still there.
+    store.log(after, 1).await?;
+    let follower = Follower {
+        place: app.gate().stream()?,
+        log: app.engine().stream(&caller.actor, after),
+        actor: caller.actor,
+        from,
+        lifecycles: HashMap::new(),
+        app,
+    };
+    let body = futures_util::stream::unfold(follower, |mut follower| async move {
+        let chunk = follower.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(chunk), follower))
+    });
+    let mut response = Body::from_stream(body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// One who follows. Holds a page of the log at most, however slowly it is read.
+struct Follower {
+    app: App,
+    log: LogStream<AnyStore>,
+    actor: Actor,
+    from: Following,
+    lifecycles: HashMap<RecordId, Option<Arc<str>>>,
+    #[expect(dead_code, reason = "kept until the stream ends")]
+    place: OwnedSemaphorePermit,
+}
+
+impl Follower {
+    /// What to write next; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        let app = self.app.clone();
+        let mut text = String::new();
+        loop {
+            // What is there already goes along; only the first is waited for.
+            let wait = if text.is_empty() { app.settings().keep_alive } else { std::time::Duration::ZERO };
+            let entry = tokio::select! {
+                biased;
+                () = app.gate().left(), if text.is_empty() => return None,
+                entry = timeout(wait, self.log.next()) => entry,
+            };
+            match entry {
+                Ok(Ok(Some(entry))) => match self.wants(&entry).await {
+                    Ok(true) => self.write(&entry, &mut text).ok()?,
+                    Ok(false) => {}
+                    Err(_) => return None,
+                },
+                // A follower that comes again is told why.
+                Ok(Ok(None) | Err(_)) if text.is_empty() => return None,
+                Err(_) if text.is_empty() => return Some(Bytes::from_static(b": still here\n\n")),
+                Ok(Ok(None) | Err(_)) | Err(_) => return Some(text.into()),
+            }
+            if text.len() >= TOGETHER {
+                return Some(text.into());
+            }
+        }
+    }
+
+    fn write(&self, entry: &Entry, text: &mut String) -> Result<(), Problem> {
+        let shape = EntryShape::of(entry, sees_all(&self.actor))?;
+        // Text, numbers and what was JSON already; JSON on one line.
+        let data = serde_json::to_string(&shape).unwrap_or_default();
+        text.push_str(&format!("id: {}\nevent: entry\ndata: {data}\n\n", entry.seq));
+        Ok(())
+    }
+
+    async fn wants(&mut self, entry: &Entry) -> Result<bool, Problem> {
+        if self.from.record.is_some() && self.from.record != entry.record {
+            return Ok(false);
+        }
+        let Some(wanted) = &self.from.lifecycle else { return Ok(true) };
+        let Some(record) = entry.record else { return Ok(false) };
+        if self.lifecycles.len() >= REMEMBERED {
+            self.lifecycles.clear();
+        }
+        let lifecycle = match self.lifecycles.entry(record) {
+            Slot::Occupied(known) => known.into_mut(),
+            Slot::Vacant(unknown) => {
+                let record = self.app.engine().store().record(record).await?;
+                unknown.insert(record.map(|record| Arc::clone(&record.lifecycle.name)))
+            }
+        };
+        Ok(lifecycle.as_deref() == Some(wanted.as_str()))
+    }
+}

@@ -1,0 +1,60 @@
+//! What can be set.
+
+use std::time::Duration;
+
+/// How a server behaves. The defaults suit one machine.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes of one request's body.
+    pub body_bytes: usize,
+    /// Bytes of bodies that are being read at the same time, of all connections together.
+    pub bodies_bytes: usize,
+    /// Bytes of a request's line and headers.
+    pub head_bytes: usize,
+    /// Calls in one batch.
+    pub batch: usize,
+    /// Connections at the same time.
+    pub connections: usize,
+    /// Leases that wait for work at the same time.
+    pub polls: usize,
+    /// Streams of the log at the same time.
+    pub streams: usize,
+    /// How long a lease may wait for work.
+    pub longest_wait: Duration,
+    /// For a request's line and headers to come. A connection without a request is closed after it, too.
+    pub head_time: Duration,
+    /// For a request's body to come.
+    pub body_time: Duration,
+    /// For a request to be answered, but for those that wait on purpose.
+    pub request_time: Duration,
+    /// For those under way to come to an end when the server is to stop.
+    pub drain_time: Duration,
+    /// A stream without news says that it is still there.
+    pub keep_alive: Duration,
+    /// Larger payloads do not come with a lease: they are fetched.
+    pub inline_payload: u64,
+    /// Whether there are no keys, so that whoever reaches the server may do everything: on loopback only.
+    pub open: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            body_bytes: 16 << 20,
+            bodies_bytes: 256 << 20,
+            head_bytes: 64 << 10,
+            batch: 1_000,
+            connections: 10_000,
+            polls: 10_000,
+            streams: 1_000,
+            longest_wait: Duration::from_mins(5),
+            head_time: Duration::from_secs(30),
+            body_time: Duration::from_secs(30),
+            request_time: Duration::from_secs(30),
+            drain_time: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(15),
+            inline_payload: 64 << 10,
+            open: true,
+        }
+    }
+}

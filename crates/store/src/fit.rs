@@ -1,0 +1,142 @@
+//! Whether lifecycle files fit what a store knows: by themselves, with the lifecycles that they name, and with the versions that
+//! records still live by.
+//!
+//! Records of different versions meet: a row of one offers an event to a record of another, reads its fields, spawns it. So a
+//! version that is to be current is compiled together with every other one that still has living records, each of its own
+//! lifecycle in turn. Two old versions that meet were looked at when the later of them came.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use onceward_core::compile::{compile, declared};
+use onceward_core::diagnostic::{Diagnostic, File, Files, Severity};
+use onceward_core::model::Definitions;
+
+use crate::StoreError;
+use crate::catalog::Catalog;
+use crate::query::VersionCount;
+
+/// What is wrong with lifecycle files, and the files that it is told of.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// Those that were given first, then those of the store that they met.
+    pub files: Files,
+    pub diagnostics: Vec<Diagnostic>,
+    /// The version that they do not fit, where they are sound by themselves.
+    pub beside: Option<String>,
+}
+
+impl From<Findings> for StoreError {
+    fn from(findings: Findings) -> Self {
+        Self::Unsound(Box::new(findings))
+    }
+}
+
+/// What files come to: all that they give, and the files that are to be kept, so that it compiles again.
+pub(crate) struct Brought {
+    pub(crate) definitions: Definitions,
+    pub(crate) files: Files,
+}
+
+/// Prove files sound. Where they name lifecycles that are not among them, those that the store has stand beside them.
+pub(crate) fn prove(given: &Files, catalog: &Catalog) -> Result<Brought, StoreError> {
+    let found = match onceward_core::load(given) {
+        Ok(loaded) => return Ok(Brought { definitions: loaded.definitions, files: given.clone() }),
+        Err(found) => found,
+    };
+    let unsound = |diagnostics: Vec<Diagnostic>, files: &Files| {
+        Err(Findings { files: files.clone(), diagnostics, beside: None }.into())
+    };
+    if !found.iter().any(|diagnostic| diagnostic.code == "unknown-lifecycle") {
+        return unsound(found, given);
+    }
+    let current = |name: &str| catalog.definitions.get(name).map(|current| Arc::clone(&current.hash));
+    let files = with_named(given.clone(), catalog, current);
+    if files.files.len() == given.files.len() {
+        return unsound(found, given);
+    }
+    match onceward_core::load(&files) {
+        Ok(loaded) => Ok(Brought { definitions: loaded.definitions, files }),
+        Err(found) => unsound(found, &files),
+    }
+}
+
+/// Files, and those of all lifecycles that they name and that are not among them; of each the version that `choose` gives. A name that
+/// stands anywhere in a file counts: one too many does no harm.
+fn with_named(mut files: Files, catalog: &Catalog, choose: impl Fn(&str) -> Option<Arc<str>>) -> Files {
+    let mut there = declared(&files);
+    let mut looked_at = 0;
+    while let Some(file) = files.files.get(looked_at) {
+        looked_at += 1;
+        let text = Arc::clone(&file.text);
+        for name in catalog.definitions.lifecycles.keys().filter(|name| text.contains(&***name)) {
+            let file = choose(name).and_then(|hash| shown(catalog, &hash));
+            if let (true, Some(file)) = (!there.contains(name), file) {
+                there.insert(Arc::clone(name));
+                files.files.push(file);
+            }
+        }
+    }
+    files
+}
+
+/// A version's file, under a name that tells where it is from.
+fn shown(catalog: &Catalog, hash: &str) -> Option<File> {
+    let File { name, text } = catalog.file_of(hash)?;
+    let plain = name.split(" (version ").next().unwrap_or(name);
+    Some(File { name: format!("{plain} (version {} in the database)", short(hash)), text: Arc::clone(text) })
+}
+
+/// Enough of a hash to tell versions apart by eye.
+pub fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}
+
+/// Whether the current versions fit every version that records still live by. `after` is the catalog as it is to be, `changed` are the
+/// lifecycles whose current version is another one than before.
+pub(crate) fn fits_the_living(
+    after: &Catalog,
+    changed: &BTreeSet<Arc<str>>,
+    counts: &[VersionCount],
+) -> Result<(), StoreError> {
+    let mut living: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
+    for count in counts.iter().filter(|count| !count.is_final) {
+        *living.entry(&count.definition).or_default() += count.count;
+    }
+    let current = |name: &str| after.definitions.get(name).map(|current| Arc::clone(&current.hash));
+    // Those that new records or living ones are made by; the others meet nobody.
+    let mut names: BTreeSet<Arc<str>> = changed.clone();
+    for hash in living.keys() {
+        names.extend(after.by_hash(hash).map(|version| Arc::clone(&version.name)));
+    }
+    together(after, &names, current, None)?;
+    for (hash, records) in living {
+        let Some(version) = after.by_hash(hash) else { continue };
+        let others = changed.iter().any(|name| *name != version.name);
+        if !others || current(&version.name).as_ref() == Some(hash) {
+            continue;
+        }
+        let choose = |name: &str| if *name == *version.name { Some(Arc::clone(hash)) } else { current(name) };
+        let records = if records == 1 { "1 record lives".to_owned() } else { format!("{records} records live") };
+        let beside = format!("version {} of {}, by which {records}", short(hash), version.name);
+        together(after, &names, choose, Some(beside))?;
+    }
+    Ok(())
+}
+
+/// Compile one version of each of these together with all that they name.
+fn together(
+    catalog: &Catalog,
+    names: &BTreeSet<Arc<str>>,
+    choose: impl Fn(&str) -> Option<Arc<str>>,
+    beside: Option<String>,
+) -> Result<(), StoreError> {
+    let files = names.iter().filter_map(|name| shown(catalog, &choose(name)?)).collect();
+    let files = with_named(Files { files }, catalog, choose);
+    let diagnostics = compile(&files).diagnostics;
+    if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
+        let beside = beside.or_else(|| Some("what the database has".to_owned()));
+        return Err(Findings { files, diagnostics, beside }.into());
+    }
+    Ok(())
+}

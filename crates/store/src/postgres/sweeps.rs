@@ -1,0 +1,105 @@
+//! `ready`, `timers` and `lanes` are filled and emptied again with every job. The server's own rounds of vacuum come once a
+//! minute, by which time a million dead rows may lie in a table of a few thousand; so the store sweeps these itself, by how much it
+//! has written. Any process may: whoever finds another at it leaves it to that one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// Operations between two sweeps: each leaves a dead row or two.
+const EVERY: u64 = 100_000;
+
+/// And the least time: beside a snapshot that somebody holds open a sweep finds nothing that it may take, and reads all of it.
+const REST: Duration = Duration::from_secs(5);
+
+/// Without taking the empty end off the file, which would lock everybody out.
+const SWEEP: &str =
+    "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes";
+
+/// Sweeps as long as it lives.
+#[derive(Debug)]
+pub(super) struct Sweeps {
+    written: AtomicU64,
+    due: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Sweeps {
+    pub(super) fn start(pool: Pool) -> Self {
+        let due = Arc::new(Notify::new());
+        let task = tokio::spawn(run(pool, Arc::clone(&due)));
+        Self { written: AtomicU64::new(0), due, task }
+    }
+
+    /// So many operations were saved.
+    pub(super) fn written(&self, operations: usize) {
+        let operations = u64::try_from(operations).unwrap_or(u64::MAX);
+        if crosses(self.written.fetch_add(operations, Ordering::Relaxed), operations) {
+            self.due.notify_one();
+        }
+    }
+}
+
+fn crosses(before: u64, more: u64) -> bool {
+    before / EVERY != before.saturating_add(more) / EVERY
+}
+
+impl Drop for Sweeps {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run(pool: Pool, due: Arc<Notify>) {
+    loop {
+        due.notified().await;
+        // Nothing depends on it but speed: where it cannot be done, for want of a right to it or of a connection, the server's
+        // own rounds come some time.
+        if let Ok(client) = pool.get().await {
+            let _ = client.batch_execute(SWEEP).await;
+        }
+        tokio::time::sleep(REST).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onceward_testkit::postgres::Server;
+    use tokio_postgres::NoTls;
+
+    use super::*;
+    use crate::PostgresStore;
+
+    #[test]
+    fn a_sweep_is_due_after_so_many() {
+        assert!(!crosses(0, EVERY - 1));
+        assert!(crosses(EVERY - 1, 1) && crosses(1, 3 * EVERY));
+        assert!(!crosses(EVERY, EVERY - 1));
+    }
+
+    /// What was emptied is swept by the store itself, once enough was written.
+    #[tokio::test]
+    async fn emptied_tables_are_swept() {
+        let url = Server::shared().database();
+        let store = PostgresStore::open(&url).await.expect("a new database");
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the same database");
+        tokio::spawn(connection);
+        // The server's own rounds are not what is looked for.
+        client.batch_execute("ALTER TABLE onceward.timers SET (autovacuum_enabled = off)").await.expect("off");
+        let rows =
+            "INSERT INTO onceward.timers SELECT n, n FROM generate_series(1, 1000) n; DELETE FROM onceward.timers";
+        client.batch_execute(rows).await.expect("rows come and go");
+        store.inner.sweeps.written(usize::try_from(EVERY).expect("a number"));
+        let swept = async {
+            let count = "SELECT pg_stat_get_vacuum_count('onceward.timers'::regclass)";
+            while client.query_one(count, &[]).await.expect("an answer").get::<_, i64>(0) == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), swept).await.expect("it is swept");
+    }
+}

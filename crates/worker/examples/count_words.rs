@@ -1,0 +1,42 @@
+//! A worker in Rust: counts the words of a text, in two phases.
+//!
+//! `onceward serve`, then `cargo run -p onceward-worker --example count_words`, then
+//! `onceward new execution.job --payload '{"text": "one two three"}'`. Ctrl-C ends it, after what it has begun.
+
+use onceward_worker::{Client, Failure, Job, Working};
+use serde::{Deserialize, Serialize};
+
+#[derive(Deserialize)]
+struct Input {
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Counted {
+    words: usize,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("ONCEWARD_URL").unwrap_or_else(|_| "http://127.0.0.1:7171".to_owned());
+    let client = Client::new(&url, std::env::var("ONCEWARD_KEY").ok().as_deref())?;
+    let worker = client.work_with(Working::on("execution.job").at_once(4), count);
+    tokio::select! {
+        ended = worker.ended() => ended?,
+        _ = tokio::signal::ctrl_c() => worker.close().await?,
+    }
+    Ok(())
+}
+
+async fn count(input: Input, job: Job) -> Result<Counted, Failure> {
+    // Prepare: may happen more than once, so it changes nothing outside.
+    if input.text.is_empty() {
+        return Err(Failure::terminal("EMPTY", "there are no words in nothing"));
+    }
+    if job.should_stop() {
+        return Err(Failure::yielded());
+    }
+    let counted = Counted { words: input.text.split_whitespace().count() };
+    // Commit: what is returned lands at most once. `job.commit(&counted).await?` would do so here, with time to tidy up after it.
+    Ok(counted)
+}

@@ -1,0 +1,173 @@
+//! One program from its start to its verdict. Whoever drops this drops the line to the supervisor, and with it the program.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, timeout_at};
+
+use crate::command::complaints;
+use crate::command::lifeline::Lifeline;
+use crate::command::verdict::{self, Verdict};
+use crate::command::worker::Commands;
+use crate::payload::Payload;
+use crate::work::{Failure, Job, Stopping, until};
+
+/// Bytes of a result.
+const LARGEST_RESULT: usize = 1 << 20;
+
+/// One value of the environment must fit into what the kernel takes, 128 KB.
+const LARGEST_FIELDS: usize = 100 << 10;
+
+/// For what a program that has ended still has in its pipes.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Why a program was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    TimedOut,
+    TooLarge,
+    Stopping,
+}
+
+pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
+    let yielded = || Verdict::Failed(Failure::yielded());
+    let mut child = match start(commands, url, job) {
+        Ok(child) => child,
+        Err(error) => {
+            tracing::warn!(%error, "cannot start a process: the job is given back");
+            return yielded();
+        }
+    };
+    let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return yielded();
+    };
+    let mut line = Lifeline(stdin);
+    let payload = job.payload().cloned().map(Payload::into_bytes).unwrap_or_default();
+    // Should it not be heard, the program has ended already, and how is told below.
+    let _ = line.send_payload(&payload).await;
+    drop(payload);
+    let prefix = prefix(job);
+    let mut output = std::pin::pin!(read_result(stdout));
+    let mut complaints = std::pin::pin!(complaints::pass_on(stderr, &prefix, &commands.tell));
+    let (mut read, mut last, mut cause) = (None, None, None);
+    let mut time_is_up = commands.timeout.map(|timeout| Instant::now() + timeout);
+    let (mut stop, mut is_kept) = (job.stop.clone(), true);
+    stop.mark_changed();
+    let status = loop {
+        tokio::select! {
+            biased;
+            told = &mut output, if read.is_none() => {
+                if told.is_none() {
+                    cause = Some(Cause::TooLarge);
+                    line.kill().await;
+                }
+                read = Some(told);
+            }
+            said = &mut complaints, if last.is_none() => last = Some(said),
+            status = child.wait() => break status,
+            changed = stop.changed(), if is_kept => {
+                is_kept = changed.is_ok();
+                let why = *stop.borrow_and_update();
+                match why {
+                    None => {}
+                    Some(Stopping::Asked) => {
+                        cause = cause.or(Some(Cause::Stopping));
+                        line.terminate(commands.kill_after).await;
+                    }
+                    // It may finish by itself; what is left of the grace then is for ending it.
+                    Some(Stopping::Closing) => {
+                        let closing = Instant::now() + commands.grace.saturating_sub(commands.kill_after);
+                        time_is_up = Some(time_is_up.map_or(closing, |up| up.min(closing)));
+                    }
+                    // The lease is gone, or as good as gone: so is the program.
+                    Some(Stopping::Lost) => {
+                        cause = cause.or(Some(Cause::Stopping));
+                        line.kill().await;
+                    }
+                }
+            }
+            () = until(time_is_up) => {
+                time_is_up = None;
+                let is_closing = *stop.borrow() == Some(Stopping::Closing);
+                cause = cause.or(Some(if is_closing { Cause::Stopping } else { Cause::TimedOut }));
+                line.terminate(commands.kill_after).await;
+            }
+        }
+    };
+    // Something that could not be killed may keep the pipes open: what it says is not waited for.
+    let late = Instant::now() + LAST_WORDS;
+    let read = match read {
+        Some(read) => read,
+        None => timeout_at(late, output).await.unwrap_or_default(),
+    };
+    let last = match last {
+        Some(last) => last,
+        None => timeout_at(late, complaints).await.unwrap_or_default(),
+    };
+    match (cause, read, status) {
+        // A program that was told to end may well end with 0, without having done its work.
+        (Some(Cause::Stopping), ..) | (.., Err(_)) => yielded(),
+        (Some(Cause::TimedOut), ..) => {
+            let limit = commands.timeout.unwrap_or_default();
+            Verdict::Failed(Failure::retryable("TIMEOUT", format!("still running after {} s", limit.as_secs_f64())))
+        }
+        (Some(Cause::TooLarge), ..) | (None, None, Ok(_)) => {
+            let message = format!("the result has more than {LARGEST_RESULT} bytes");
+            Verdict::Failed(Failure::terminal("SIZE_EXCEEDED", message))
+        }
+        (None, Some(output), Ok(status)) => verdict::of(status, output, &last),
+    }
+}
+
+/// Shown before each line that the program complains with: enough to tell one job from another.
+fn prefix(job: &Job) -> String {
+    let id = job.record.id.simple().to_string();
+    format!("[{}.{}] ", &id[24..], job.token)
+}
+
+fn start(commands: &Commands, url: &str, job: &Job) -> std::io::Result<Child> {
+    let mut command = Command::new(&commands.supervisor.program);
+    if let Some(name) = &commands.supervisor.name {
+        command.arg0(name);
+    }
+    command
+        .args(&commands.supervisor.arguments)
+        .arg("--")
+        .args(&commands.command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // What a terminal tells the worker, by Ctrl-C say, is for the worker alone to pass on.
+        .process_group(0)
+        .env("ONCEWARD_ID", job.record.id.to_string())
+        .env("ONCEWARD_LIFECYCLE", &job.record.lifecycle)
+        .env("ONCEWARD_OWNER", &job.record.owner)
+        .env("ONCEWARD_EXECUTION", &*job.execution)
+        .env("ONCEWARD_ATTEMPT", job.token.to_string())
+        .env("ONCEWARD_TOKEN", job.token.to_string())
+        .env("ONCEWARD_URL", url);
+    let fields = serde_json::to_string(&job.record.fields).unwrap_or_default();
+    match fields.len() {
+        ..=LARGEST_FIELDS => command.env("ONCEWARD_FIELDS", fields),
+        _ => command.env_remove("ONCEWARD_FIELDS"),
+    };
+    match &job.traceparent {
+        Some(traceparent) => command.env("TRACEPARENT", &**traceparent),
+        None => command.env_remove("TRACEPARENT"),
+    };
+    if !commands.pass_key {
+        command.env_remove("ONCEWARD_KEY");
+    }
+    command.spawn()
+}
+
+/// Nothing where there is too much of it.
+async fn read_result(from: impl AsyncRead + Unpin) -> Option<Vec<u8>> {
+    let mut output = Vec::new();
+    // One byte more than may be, to tell.
+    let read = from.take(LARGEST_RESULT as u64 + 1).read_to_end(&mut output).await;
+    (read.is_ok() && output.len() <= LARGEST_RESULT).then_some(output)
+}

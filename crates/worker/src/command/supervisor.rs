@@ -1,0 +1,201 @@
+//! The supervisor: a process of its own beside each program that a worker runs. It lives as long as the program, and the program at
+//! most as long as the line to the worker.
+//!
+//! ```text
+//! worker ──▶ supervise ──▶ execute, which becomes the program
+//!   line: payload, stop     group of its own; signalled when the supervisor dies
+//! ```
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
+
+use crate::command::lifeline::{self, Word};
+use crate::command::worker::Launcher;
+
+/// What cannot be killed in this time is stuck in the kernel, or not ours to kill.
+const SWEEPING: Duration = Duration::from_secs(2);
+
+/// Between looks at what is dying.
+const GLANCE: Duration = Duration::from_millis(2);
+
+/// As shells say it.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug)]
+enum Ended {
+    Code(u8),
+    Signal(i32),
+}
+
+enum News {
+    Ended(Ended),
+    Heard(Word),
+}
+
+/// Run a program under supervision: `execute` starts what calls [`execute`]; `command` is the program with its arguments. Ends as
+/// the program ends.
+pub fn supervise(execute: &Launcher, command: &[OsString]) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    // Whatever the program leaves behind becomes a child of this process, and can be found.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let (child, stdin) = match start(execute, command) {
+        Ok(started) => started,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "onceward: cannot start a process: {error}");
+            return ExitCode::from(CANNOT_RUN);
+        }
+    };
+    let pid = Pid::from_child(&child);
+    let (news, heard) = mpsc::channel();
+    listen(stdin, news.clone());
+    std::thread::spawn(move || {
+        let _ = news.send(News::Ended(wait(pid)));
+    });
+    let ended = until_it_ends(pid, &heard);
+    sweep(pid);
+    end_like(ended)
+}
+
+fn start(execute: &Launcher, command: &[OsString]) -> io::Result<(Child, ChildStdin)> {
+    let mut starting = Command::new(&execute.program);
+    if let Some(name) = &execute.name {
+        starting.arg0(name);
+    }
+    let mut child = starting
+        .args(&execute.arguments)
+        .arg(std::process::id().to_string())
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
+    let stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    Ok((child, stdin))
+}
+
+/// The payload to the program, and the worker's words to us.
+fn listen(mut stdin: ChildStdin, news: mpsc::Sender<News>) {
+    std::thread::spawn(move || {
+        let mut line = io::stdin().lock();
+        match lifeline::payload(&mut line) {
+            Ok(payload) => {
+                // In a thread of its own: a program that does not read must not keep the line from being heard.
+                std::thread::spawn(move || {
+                    // Nor does it have to read.
+                    let _ = stdin.write_all(&payload);
+                });
+            }
+            Err(_) => drop(stdin),
+        }
+        loop {
+            let word = lifeline::word(&mut line);
+            // After the last word comes none.
+            if news.send(News::Heard(word)).is_err() || word == Word::Kill {
+                return;
+            }
+        }
+    });
+}
+
+/// Leaves it unburied: until then its number, which is its group's, is nobody else's.
+fn wait(pid: Pid) -> Ended {
+    loop {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        match rustix::process::waitid(WaitId::Pid(pid), options) {
+            Ok(Some(status)) => {
+                let code = |code: i32| Ended::Code(u8::try_from(code & 0xff).unwrap_or(u8::MAX));
+                let signal = status.terminating_signal().map(Ended::Signal);
+                return signal.or(status.exit_status().map(code)).unwrap_or(Ended::Signal(Signal::KILL.as_raw()));
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return Ended::Signal(Signal::KILL.as_raw()),
+        }
+    }
+}
+
+fn until_it_ends(pid: Pid, heard: &mpsc::Receiver<News>) -> Ended {
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let next = match deadline {
+            None => heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(deadline) => heard.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+        };
+        match next {
+            Ok(News::Ended(ended)) => return ended,
+            Ok(News::Heard(Word::Terminate(grace))) => {
+                let _ = rustix::process::kill_process_group(pid, Signal::TERM);
+                deadline = Some(deadline.unwrap_or(Instant::now() + grace).min(Instant::now() + grace));
+            }
+            // What is swept away ends so.
+            Ok(News::Heard(Word::Kill)) | Err(_) => return Ended::Signal(Signal::KILL.as_raw()),
+        }
+    }
+}
+
+/// Nothing of the program stays: neither its group, nor what has left the group and become an orphan.
+fn sweep(pid: Pid) {
+    let until = Instant::now() + SWEEPING;
+    let mut is_buried = false;
+    loop {
+        if !is_buried {
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        }
+        for orphan in children() {
+            let _ = rustix::process::kill_process(orphan, Signal::KILL);
+        }
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((dead, _))) => is_buried |= dead == pid,
+            Ok(None) if Instant::now() < until => std::thread::sleep(GLANCE),
+            Err(rustix::io::Errno::INTR) => {}
+            // There are no children left, or none that can be ended.
+            _ => return,
+        }
+    }
+}
+
+/// Of this process, those of all its threads. Where the kernel does not tell, the group is all that can be reached.
+fn children() -> Vec<Pid> {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let parse = |list: String| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>();
+    lists.flat_map(parse).filter_map(Pid::from_raw).collect()
+}
+
+/// The worker looks at how this process ends.
+fn end_like(ended: Ended) -> ExitCode {
+    let signal = match ended {
+        Ended::Code(code) => return ExitCode::from(code),
+        Ended::Signal(signal) => Signal::from_named_raw(signal).unwrap_or(Signal::KILL),
+    };
+    // The program has left its core, if any was wanted.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    // Twice: the first may meet a handler that only takes itself away.
+    for signal in [signal, signal, Signal::KILL] {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+    }
+    ExitCode::FAILURE
+}
+
+/// Become the program, which is killed when the supervisor dies. Returns only where that cannot be.
+pub fn execute(supervisor: u32, command: &[OsString]) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    // It may have died before the signal was asked for.
+    let parent = rustix::process::getppid().map(Pid::as_raw_nonzero).and_then(|pid| u32::try_from(pid.get()).ok());
+    let Some((program, arguments)) = command.split_first() else { return ExitCode::from(CANNOT_RUN) };
+    if parent != Some(supervisor) {
+        return ExitCode::from(CANNOT_RUN);
+    }
+    let error = Command::new(program).args(arguments).exec();
+    let _ = writeln!(io::stderr(), "onceward: cannot run {}: {error}", program.display());
+    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN })
+}

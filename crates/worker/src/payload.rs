@@ -1,0 +1,95 @@
+//! What a job is about: bytes that Onceward keeps and never reads.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serializer};
+use serde_json::value::RawValue;
+
+/// JSON, kept byte for byte, or bytes of any kind.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    Json(Box<RawValue>),
+    Bytes(Bytes),
+}
+
+impl Payload {
+    /// A value as JSON.
+    pub fn json(value: &impl serde::Serialize) -> serde_json::Result<Self> {
+        serde_json::value::to_raw_value(value).map(Self::Json)
+    }
+
+    /// A text: a JSON string, which a command reads as the text itself.
+    pub fn text(text: &str) -> Self {
+        // A string can always be written.
+        Self::json(&text).unwrap_or_else(|_| Self::Bytes(Bytes::copy_from_slice(text.as_bytes())))
+    }
+
+    /// Read as JSON, also where it came as bytes.
+    pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        match self {
+            Self::Json(json) => serde_json::from_str(json.get()),
+            Self::Bytes(bytes) => serde_json::from_slice(bytes),
+        }
+    }
+
+    /// What a command gets: the bytes; of a JSON string, its text.
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Json(json) => match serde_json::from_str::<String>(json.get()) {
+                Ok(text) => text.into(),
+                Err(_) => Bytes::copy_from_slice(json.get().as_bytes()),
+            },
+        }
+    }
+}
+
+/// Under `NAME` as JSON, or under `NAME_base64`.
+pub(crate) fn write<M: serde::ser::SerializeMap>(
+    map: &mut M,
+    payload: Option<&Payload>,
+    names: [&'static str; 2],
+) -> Result<(), M::Error> {
+    match payload {
+        None => Ok(()),
+        Some(Payload::Json(json)) => map.serialize_entry(names[0], json),
+        Some(Payload::Bytes(bytes)) => map.serialize_entry(names[1], &STANDARD.encode(bytes)),
+    }
+}
+
+/// For `#[serde(flatten)]` of what is sent with a new record.
+#[expect(clippy::ref_option, reason = "the shape that serde asks for")]
+pub(crate) fn as_payload<S: Serializer>(payload: &Option<Payload>, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(None)?;
+    write(&mut map, payload.as_ref(), ["payload", "payload_base64"])?;
+    map.end()
+}
+
+/// `NAME_base64` in an answer.
+pub(crate) fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bytes>, D::Error> {
+    let Some(text) = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)? else { return Ok(None) };
+    STANDARD.decode(&*text).map(|bytes| Some(bytes.into())).map_err(D::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_reads_a_strings_text_and_all_else_as_it_is() {
+        assert_eq!(Payload::text("a \"b\"\n").into_bytes(), "a \"b\"\n");
+        let json = |text: &str| Payload::Json(RawValue::from_string(text.to_owned()).expect("JSON"));
+        assert_eq!(json("{ \"a\" :1.50}").into_bytes(), "{ \"a\" :1.50}");
+        assert_eq!(Payload::Bytes(Bytes::from_static(b"\0\xff")).into_bytes(), &b"\0\xff"[..]);
+    }
+
+    #[test]
+    fn it_is_read_as_json_however_it_came() {
+        assert_eq!(Payload::json(&[1, 2]).expect("JSON").read::<Vec<u8>>().expect("a list"), [1, 2]);
+        assert_eq!(Payload::Bytes("[1]".into()).read::<Vec<u8>>().expect("a list"), [1]);
+        assert!(Payload::text("[1]").read::<Vec<u8>>().is_err());
+    }
+}

@@ -1,0 +1,199 @@
+//! What workers report of their jobs. Every report carries the token of its lease, so that the same one twice does no harm.
+
+use std::time::Duration;
+
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::payload::{self, Payload};
+use crate::shape::{Leased, Outcome, Reported, Results};
+use crate::wire::{Again, Ask, escaped};
+use crate::work::Failure;
+
+/// What is reported of a job.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    Start,
+    /// The lease is to last; `stop` in the answer says that the job is to come to an end.
+    Heartbeat,
+    /// The effect lands, at most once for a job; with `finish`, the job is finished in the same operation.
+    Commit {
+        result: Option<Payload>,
+        finish: bool,
+    },
+    Finish,
+    Fail(Failure),
+    /// Given back unharmed.
+    Yield,
+}
+
+impl Verdict {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Heartbeat => "heartbeat",
+            Self::Commit { .. } => "commit",
+            Self::Finish => "finish",
+            Self::Fail(_) => "fail",
+            Self::Yield => "yield",
+        }
+    }
+}
+
+/// A report on an execution.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub execution: String,
+    pub token: u64,
+    pub verdict: Verdict,
+}
+
+impl Report {
+    pub fn on(leased: &Leased, verdict: Verdict) -> Self {
+        Self { execution: leased.id.clone(), token: leased.token, verdict }
+    }
+
+    /// About how many bytes it has.
+    pub(crate) fn weight(&self) -> usize {
+        let fixed = 200;
+        match &self.verdict {
+            Verdict::Commit { result: Some(Payload::Json(json)), .. } => fixed + json.get().len(),
+            Verdict::Commit { result: Some(Payload::Bytes(bytes)), .. } => fixed + bytes.len() * 4 / 3,
+            Verdict::Fail(failure) => fixed + failure.message.len(),
+            _ => fixed,
+        }
+    }
+
+    fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("token", &self.token)?;
+        match &self.verdict {
+            Verdict::Commit { result, finish } => {
+                payload::write(map, result.as_ref(), ["result", "result_base64"])?;
+                if *finish {
+                    map.serialize_entry("finish", finish)?;
+                }
+                Ok(())
+            }
+            Verdict::Fail(failure) => map.serialize_entry("error", &Told::of(failure)),
+            Verdict::Start | Verdict::Heartbeat | Verdict::Finish | Verdict::Yield => Ok(()),
+        }
+    }
+}
+
+/// A failure as it is sent.
+#[derive(Serialize)]
+struct Told<'a> {
+    code: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retryable: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl<'a> Told<'a> {
+    fn of(failure: &'a Failure) -> Self {
+        let millis = |after: Duration| u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            code: &failure.code,
+            message: &failure.message,
+            retryable: failure.retryable,
+            retry_after_ms: failure.retry_after.map(millis),
+        }
+    }
+}
+
+/// Alone: the execution and what is done stand in the path.
+struct Alone<'a>(&'a Report);
+
+impl Serialize for Alone<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        self.0.write(&mut map)?;
+        map.end()
+    }
+}
+
+/// Among others.
+struct InBatch<'a>(&'a Report);
+
+impl Serialize for InBatch<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("execution", &self.0.execution)?;
+        map.serialize_entry("do", self.0.verdict.name())?;
+        self.0.write(&mut map)?;
+        map.end()
+    }
+}
+
+#[derive(Serialize)]
+struct Batch<'a> {
+    reports: Vec<InBatch<'a>>,
+}
+
+impl Client {
+    /// Report on one job. Its token makes it safe to send again.
+    pub async fn report(&self, report: &Report) -> Result<Reported, ClientError> {
+        self.ask(&Ask { again: Again::Safe, ..alone(report)? }).await
+    }
+
+    /// Report on many, each taken or refused on its own, in this order.
+    pub async fn report_all(&self, reports: &[Report]) -> Result<Vec<Outcome<Reported>>, ClientError> {
+        let reports: Vec<&Report> = reports.iter().collect();
+        let answers: Results<Reported> = self.ask(&Ask { again: Again::Safe, ..together(&reports)? }).await?;
+        Ok(answers.results)
+    }
+
+    /// Tried once: whoever keeps a job knows how long it is worth while to try again.
+    pub(crate) async fn report_once(&self, reports: &[&Report]) -> Result<Vec<Outcome<Reported>>, ClientError> {
+        if let [report] = reports {
+            return match self.ask(&Ask { again: Again::Never, ..alone(report)? }).await {
+                Ok(reported) => Ok(vec![Outcome::Done(reported)]),
+                Err(error) => Err(error),
+            };
+        }
+        let answers: Results<Reported> = self.ask(&Ask { again: Again::Never, ..together(reports)? }).await?;
+        Ok(answers.results)
+    }
+}
+
+fn alone(report: &Report) -> Result<Ask, ClientError> {
+    Ask::post(format!("/v1/executions/{}/{}", escaped(&report.execution), report.verdict.name()), &Alone(report))
+}
+
+fn together(reports: &[&Report]) -> Result<Ask, ClientError> {
+    let batch = Batch { reports: reports.iter().map(|report| InBatch(report)).collect() };
+    Ask::post("/v1/executions/batch".to_owned(), &batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(verdict: Verdict) -> String {
+        let report = Report { execution: "a.1".to_owned(), token: 1, verdict };
+        serde_json::to_string(&InBatch(&report)).expect("JSON")
+    }
+
+    #[test]
+    fn a_report_is_written_as_the_interface_says() {
+        let result = Payload::json(&[1]).expect("JSON");
+        assert_eq!(
+            written(Verdict::Commit { result: Some(result), finish: true }),
+            r#"{"execution":"a.1","do":"commit","token":1,"result":[1],"finish":true}"#
+        );
+        assert_eq!(
+            written(Verdict::Commit { result: Some(Payload::Bytes("\0".into())), finish: false }),
+            r#"{"execution":"a.1","do":"commit","token":1,"result_base64":"AA=="}"#
+        );
+        assert_eq!(written(Verdict::Heartbeat), r#"{"execution":"a.1","do":"heartbeat","token":1}"#);
+        let failure = Failure::retryable("BUSY", "later").after(Duration::from_secs(2));
+        assert_eq!(
+            written(Verdict::Fail(failure)),
+            r#"{"execution":"a.1","do":"fail","token":1,"error":{"code":"BUSY","message":"later","retryable":true,"retry_after_ms":2000}}"#
+        );
+    }
+}

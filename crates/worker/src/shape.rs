@@ -1,0 +1,204 @@
+//! What comes over the wire, with types. A later server may say more: what is not known here is left aside.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value as Json};
+use uuid::Uuid;
+
+use crate::error::Problem;
+use crate::payload::{Payload, from_base64};
+
+/// A record as the server shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub id: Uuid,
+    pub lifecycle: String,
+    pub state: String,
+    /// Grows by one with each operation that changes the record.
+    pub version: u64,
+    pub owner: String,
+    #[serde(default)]
+    pub fields: Map<String, Json>,
+    /// The leases it ever had.
+    #[serde(default)]
+    pub attempt: u64,
+    #[serde(default)]
+    pub payload: Option<PayloadMark>,
+    /// Why the engine's own events leave it alone: one of them failed on it.
+    #[serde(default)]
+    pub stuck: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// The first lease.
+    #[serde(default)]
+    pub started_at: Option<Timestamp>,
+    /// When it entered a final state.
+    #[serde(default)]
+    pub finished_at: Option<Timestamp>,
+}
+
+/// A payload by its hash and size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PayloadMark {
+    pub sha256: String,
+    pub bytes: u64,
+}
+
+impl Record {
+    /// A field's value; null where it is not set or there is none of this name.
+    pub fn field(&self, name: &str) -> Json {
+        self.fields.get(name).cloned().unwrap_or_default()
+    }
+}
+
+/// Some records, and where the next ones begin.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Page {
+    pub records: Vec<Record>,
+    /// To ask for the next page with; nothing where this was the last.
+    #[serde(default)]
+    pub next: Option<String>,
+}
+
+/// One turn of one worker at a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Execution {
+    /// The record's id, a dot, and the attempt.
+    pub id: String,
+    #[serde(default)]
+    pub attempt: u64,
+    #[serde(default)]
+    pub worker: String,
+    #[serde(default)]
+    pub status: String,
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
+    #[serde(flatten)]
+    pub more: Map<String, Json>,
+}
+
+/// A job in this worker's hands.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Leased {
+    /// Of the execution.
+    pub id: String,
+    /// To be shown with every report.
+    pub token: u64,
+    pub attempt: u64,
+    pub expires_at: Timestamp,
+    pub record: Record,
+    #[serde(default)]
+    payload: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "from_base64")]
+    payload_base64: Option<Bytes>,
+    #[serde(default)]
+    pub traceparent: Option<String>,
+}
+
+impl Leased {
+    /// Its payload, where it came along.
+    pub fn payload(&self) -> Option<Payload> {
+        let bytes = || self.payload_base64.clone().map(Payload::Bytes);
+        self.payload.clone().map(Payload::Json).or_else(bytes)
+    }
+
+    /// Whether there is a payload that is too large to come along, and must be fetched.
+    pub fn is_payload_elsewhere(&self) -> bool {
+        self.payload.is_none() && self.payload_base64.is_none() && self.record.payload.is_some()
+    }
+
+    /// How long it was leased for. The lease is the newest thing that happened to the record.
+    pub fn length(&self) -> Duration {
+        Duration::try_from(self.expires_at.duration_since(self.record.updated_at)).unwrap_or_default()
+    }
+}
+
+/// What an event led to.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Fired {
+    /// Nothing where a key came before, and the record is gone meanwhile or no longer for this caller.
+    pub record: Option<Record>,
+    /// The records that it made.
+    #[serde(default)]
+    pub spawned: Vec<Uuid>,
+}
+
+/// What a report led to.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Reported {
+    #[serde(default)]
+    pub execution: Option<Execution>,
+    #[serde(default)]
+    pub record: Option<Record>,
+    /// A heartbeat's word to the worker: stop.
+    #[serde(default)]
+    pub stop: bool,
+}
+
+/// One of the answers to a batch: each of its calls is taken or refused on its own.
+#[derive(Clone, Debug)]
+pub enum Outcome<T> {
+    Done(T),
+    Refused(Problem),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Outcome<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+        // As it is written first, since only then is it known which of the two it is.
+        let text = <&RawValue>::deserialize(deserializer)?;
+        let refused: Refused = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        match refused.error {
+            Some(problem) => Ok(Self::Refused(problem.settled())),
+            None => serde_json::from_str(text.get()).map(Self::Done).map_err(D::Error::custom),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    #[serde(default)]
+    error: Option<Problem>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound = "T: Deserialize<'de>")]
+pub(crate) struct Results<T> {
+    pub(crate) results: Vec<Outcome<T>>,
+}
+
+/// An entry of the log: what happened to a record, or was refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its place in the log.
+    pub seq: u64,
+    #[serde(default)]
+    pub record: Option<Uuid>,
+    /// The record's version after it.
+    #[serde(default)]
+    pub version: u64,
+    pub at: Timestamp,
+    pub event: String,
+    /// Who called; in an operation's first entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// In a record's first entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<String>,
+    /// The state that it entered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The turn of a worker that it began, changed or ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Execution>,
+    /// A call that was refused and left a trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Json>,
+    /// Everything else that the server tells of it.
+    #[serde(flatten)]
+    pub more: Map<String, Json>,
+}

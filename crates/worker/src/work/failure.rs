@@ -1,0 +1,74 @@
+//! Why a job was not done.
+
+use std::time::Duration;
+
+/// What a handler reports where it has no result. Any error turns into one with `?`: it may be tried again, as often as the
+/// lifecycle has patience.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The lifecycle's `[errors]` may know it, and then says whether it may be tried again.
+    pub code: String,
+    pub message: String,
+    /// The worker's word, for codes that the lifecycle does not know.
+    pub retryable: Option<bool>,
+    /// Not before this has passed.
+    pub retry_after: Option<Duration>,
+}
+
+/// Of an error that a handler gave no code.
+const ERROR: &str = "error";
+
+/// Gives the job back unharmed.
+const YIELDED: &str = "yielded";
+
+impl Failure {
+    /// May go better another time.
+    pub fn retryable(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into(), retryable: Some(true), retry_after: None }
+    }
+
+    /// Will never go better.
+    pub fn terminal(code: &str, message: impl Into<String>) -> Self {
+        Self { retryable: Some(false), ..Self::retryable(code, message) }
+    }
+
+    /// No failure: this worker cannot do it now, another may.
+    pub fn yielded() -> Self {
+        Self::retryable(YIELDED, "")
+    }
+
+    /// Not before this has passed.
+    pub fn after(self, pause: Duration) -> Self {
+        Self { retry_after: Some(pause), ..self }
+    }
+
+    pub(crate) fn is_yield(&self) -> bool {
+        self.code == YIELDED
+    }
+
+    /// Texts that are not the worker's own may have any length, and characters that no text may have.
+    pub(crate) fn cleaned(self) -> Self {
+        let plain = |text: &str, most| text.chars().filter(|char| *char != '\0').take(most).collect::<String>();
+        Self { code: plain(&self.code, CODE_CHARS), message: plain(&self.message, MESSAGE_CHARS), ..self }
+    }
+}
+
+/// The server bounds codes; a longer one is a mistake, and not worth the job.
+const CODE_CHARS: usize = 100;
+
+/// As many as lifecycles keep unless they say more.
+const MESSAGE_CHARS: usize = 1_000;
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        // The causes say more than the outermost.
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            message.push_str(": ");
+            message.push_str(&inner.to_string());
+            cause = inner.source();
+        }
+        Self::retryable(ERROR, message)
+    }
+}

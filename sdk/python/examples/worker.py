@@ -1,0 +1,23 @@
+"""Counts words. Start a server (`onceward serve`), then this, then `producer.py`."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from onceward import Fail, Job, Worker
+
+worker = Worker(concurrency=4)
+
+
+@worker.job("execution.job")
+def count(job: Job[Any]) -> dict[str, int]:
+    words = job.payload.get("words") if isinstance(job.payload, dict) else None
+    if not isinstance(words, str):
+        raise Fail("BAD_PAYLOAD", "there are no words in it")
+    return {"count": len(words.split())}
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    worker.run()

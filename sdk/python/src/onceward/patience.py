@@ -1,0 +1,56 @@
+"""When to try again, and how long to wait before."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from .errors import OncewardError, Refused, Unreachable
+from .records import Problem
+
+#: Answers that speak of the moment, not of the call.
+PASSING = frozenset({"still_running", "rate_limited", "overloaded", "contended"})
+
+#: The first wait, and the longest; each is up to twice as long as the one before.
+FIRST, LONGEST = 0.05, 5.0
+
+
+def may_pass(error: OncewardError) -> bool:
+    """Whether the same call may be taken after a moment. All calls of this library may be repeated: they carry a key, or the
+    token of a lease, or change nothing."""
+    if isinstance(error, Unreachable):
+        return True
+    return isinstance(error, Refused) and problem_may_pass(error.problem)
+
+
+def problem_may_pass(problem: Problem) -> bool:
+    return problem.code in PASSING or problem.status in (502, 503, 504)
+
+
+class Backoff:
+    """Waits that grow, spread by chance so that callers who failed together do not return together."""
+
+    def __init__(self, longest: float = LONGEST) -> None:
+        self._next = min(FIRST, longest)
+        self._longest = longest
+
+    def wait(self, asked: float | None = None) -> float:
+        wait = self._next * random.uniform(0.5, 1.0)
+        self._next = min(self._next * 2, self._longest)
+        return wait if asked is None else max(wait, min(asked, self._longest))
+
+
+class Patience:
+    """How long a call is tried again; the error is raised when it is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        self._backoff = Backoff()
+
+    def after(self, error: OncewardError) -> None:
+        """Waits, or raises what cannot be mended by waiting."""
+        asked = error.problem.retry_after if isinstance(error, Refused) else None
+        wait = self._backoff.wait(asked)
+        if not may_pass(error) or time.monotonic() + wait > self._until:
+            raise error
+        time.sleep(wait)

@@ -1,0 +1,95 @@
+"""The log as it grows: server-sent events, read on across breaks."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlencode
+
+from .errors import OncewardError, Unreachable, refused
+from .patience import Backoff, may_pass
+from .records import Entry, Problem
+from .transport import Call, Transport
+
+#: A server that says nothing for so long, not even that it is there, is taken for gone.
+SILENCE = 60.0
+
+
+class Stream:
+    """Entries in their order, each once. `close` ends it, from any thread.
+
+    After a break it goes on behind `seq`, the last entry that was handed out; keep that number to go on after a restart of your
+    own. Where the log was pruned past it, `Refused` with the code `pruned` is raised.
+    """
+
+    def __init__(self, transport: Transport, *, after: int | None, query: Mapping[str, Any]) -> None:
+        self._transport = transport
+        self._query = query
+        self._call = Call()
+        self.seq = after
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._call.abort()
+
+    def __iter__(self) -> Iterator[Entry]:
+        backoff = Backoff()
+        while not self._call.aborted:
+            try:
+                for entry in self._once():
+                    backoff = Backoff()
+                    yield entry
+            except OncewardError as error:
+                if self._call.aborted:
+                    return
+                if not may_pass(error):
+                    raise
+                time.sleep(backoff.wait())
+
+    def _once(self) -> Iterator[Entry]:
+        """One connection's worth of entries."""
+        headers = {"Accept": "text/event-stream"}
+        query = dict(self._query)
+        if self.seq is not None:
+            headers["Last-Event-ID"] = str(self.seq)
+            query["after"] = self.seq
+        path = f"/v1/stream?{urlencode(query)}" if query else "/v1/stream"
+        response, connection = self._transport.open(path, headers, timeout=SILENCE, call=self._call)
+        try:
+            yield from self._entries(response)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            # A socket closed by another thread is a ValueError to whoever reads from it.
+            raise Unreachable(f"the stream broke off: {error}") from error
+        finally:
+            self._call.end()
+            connection.close()
+        raise Unreachable("the stream has ended")
+
+    def _entries(self, response: http.client.HTTPResponse) -> Iterator[Entry]:
+        name, data = "", []
+        while line := response.readline():
+            text = line.decode("utf-8").rstrip("\r\n")
+            if text.startswith("event:"):
+                name = text[6:].strip()
+            elif text.startswith("data:"):
+                data.append(text[5:].removeprefix(" "))
+            elif not text and data:
+                found = json.loads("\n".join(data))
+                if name in ("error", "problem"):
+                    raise refused(Problem.of(found))
+                entry = Entry.of(found)
+                name, data = "", []
+                if self.seq is None or entry.seq > self.seq:
+                    self.seq = entry.seq
+                    yield entry
+            elif not text:
+                name = ""

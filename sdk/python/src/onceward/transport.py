@@ -1,0 +1,223 @@
+"""HTTP with connections that are kept and shared by threads."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from .errors import Unreachable, refused
+from .records import Problem
+
+#: Connections that wait for the next call; more are closed after use.
+KEPT = 64
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        return next((value for found, value in self.headers.items() if found.lower() == name), None)
+
+    @property
+    def kind(self) -> str:
+        return self.header("content-type") or ""
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise Unreachable(f"an answer that is no JSON (status {self.status})") from error
+
+
+class Call:
+    """A call on its way, which another thread may give up."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self.aborted = False
+
+    def abort(self) -> None:
+        with self._lock:
+            self.aborted = True
+            if self._socket is None:
+                return
+            try:
+                # Wakes the thread that reads from it; closing alone would not.
+                self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # It is gone already, which is what was wanted.
+
+    def begin(self, sock: socket.socket | None) -> None:
+        with self._lock:
+            self._socket = sock
+            if self.aborted:
+                raise Unreachable("given up")
+
+    def end(self) -> None:
+        with self._lock:
+            self._socket = None
+
+
+class Transport:
+    """Calls to one server. Any thread may use it."""
+
+    def __init__(self, url: str, key: str | None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"not the URL of a server: {url}")
+        self.url = url
+        self._host, self._port = parts.hostname, parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._headers = {"Accept": "application/json, application/problem+json", "User-Agent": "onceward-python/0.1"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout: float,
+        call: Call | None = None,
+    ) -> Answer:
+        """One try. `Unreachable` where no answer came, `Refused` where it was no."""
+        connection = self._take(timeout)
+        try:
+            response = self._ask(connection, method, path, body, headers, call)
+            answer = Answer(response.status, dict(response.headers.items()), response.read())
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise Unreachable(f"{self.url}: {error or type(error).__name__}") from error
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            if call is not None:
+                call.end()
+        self._keep(connection, response)
+        if answer.status >= 400:
+            raise refused(problem_of(answer))
+        return answer
+
+    def open(
+        self, path: str, headers: Mapping[str, str], *, timeout: float, call: Call
+    ) -> tuple[http.client.HTTPResponse, http.client.HTTPConnection]:
+        """An answer that is read as it comes, on a connection of its own."""
+        connection = self._connect(timeout)
+        try:
+            response = self._ask(connection, "GET", path, None, headers, call)
+            if response.status >= 400:
+                raise refused(problem_of(Answer(response.status, dict(response.headers.items()), response.read())))
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise Unreachable(f"{self.url}: {error or type(error).__name__}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return response, connection
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _ask(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: Any,
+        headers: Mapping[str, str] | None,
+        call: Call | None,
+    ) -> http.client.HTTPResponse:
+        told = dict(self._headers)
+        text = None
+        if body is not None:
+            text = (body if isinstance(body, str) else text_of(body)).encode()
+            told["Content-Type"] = "application/json"
+        told.update(headers or {})
+        if connection.sock is None:
+            connection.connect()
+        if call is not None:
+            # The socket itself: a connection forgets it when the answer says that it is the last one.
+            call.begin(connection.sock)
+        connection.request(method, self._prefix + path, text, told)
+        return connection.getresponse()
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        if self._tls is not None:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
+        return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+
+    def _take(self, timeout: float) -> http.client.HTTPConnection:
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                return self._connect(timeout)
+            if connection.sock is not None and not _has_news(connection.sock):
+                connection.timeout = timeout
+                connection.sock.settimeout(timeout)
+                return connection
+            connection.close()
+
+    def _keep(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+        if response.will_close or connection.sock is None:
+            connection.close()
+            return
+        with self._lock:
+            if len(self._idle) < KEPT:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+
+def text_of(body: Any) -> str:
+    """As JSON. Letters outside of ASCII stay as they are: what is kept byte for byte is what was meant."""
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _has_news(sock: socket.socket) -> bool:
+    """Nobody was asked anything, so news means that the other side has hung up."""
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([sock], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def problem_of(answer: Answer) -> Problem:
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        # Somebody else has answered: a proxy, say.
+        found = {"title": answer.body[:200].decode("utf-8", "replace")}
+    found.setdefault("code", f"http_{answer.status}")
+    return Problem.of(found | {"status": answer.status}, answer.status, seconds_of(answer.header("retry-after")))
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    try:
+        return None if retry_after is None else float(retry_after)
+    except ValueError:
+        return None

@@ -1,0 +1,384 @@
+"""Runs functions for jobs: leases them, keeps the leases alive, reports what became of them, and stops cleanly."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+from .client import Client
+from .errors import AlreadyCommitted, Cancelled, Fail, LeaseLost, OncewardError, Refused, Retry, Unreachable, WorkError
+from .heart import Heart
+from .job import Job
+from .patience import Backoff, may_pass
+from .records import Lease
+from .requests import Report, new_key
+from .transport import Call
+
+P = TypeVar("P")
+Handler = Callable[[Job[P]], Any]
+
+#: Characters of an exception's text that are told to the server.
+SHORT = 500
+
+#: How long the last reports may take once the grace is over, in seconds.
+LAST = 2.0
+
+log = logging.getLogger("onceward")
+
+
+class Worker:
+    """Runs handlers for jobs, `concurrency` at a time, each in a thread.
+
+    `lease` overrides how long the lifecycle lends a job without a heartbeat, in seconds. `wait` is how long one call waits for a
+    job. On SIGTERM or SIGINT no more jobs are taken, those that run are told to stop (`Job.cancelled`), and what still runs after
+    `grace` seconds is given back. `error_code` is what an exception of no kind of ours is reported as; it may be tried again.
+    """
+
+    def __init__(
+        self,
+        client: Client | str | None = None,
+        *,
+        name: str | None = None,
+        concurrency: int = 1,
+        lease: float | None = None,
+        wait: float = 20.0,
+        grace: float = 10.0,
+        error_code: str = "EXCEPTION",
+    ) -> None:
+        if concurrency < 1:
+            raise ValueError("a worker runs at least one job at a time")
+        self.client = client if isinstance(client, Client) else Client(client)
+        self._owns_client = not isinstance(client, Client)
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}"
+        self.concurrency = concurrency
+        self.grace = grace
+        self._lease = lease
+        self._wait = wait
+        self._error_code = error_code
+        self._handlers: dict[str, tuple[Handler[Any], Callable[[Any], Any] | None]] = {}
+        self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._running: dict[str, Job[Any]] = {}
+        self._change = threading.Condition()
+        self._closing = threading.Event()
+        self._call: Call | None = None
+        self._heart: Heart | None = None
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        # A signal handler may do next to nothing; a byte on a socket is heard by whoever waits in `run`.
+        self._ear, self._mouth = socket.socketpair()
+
+    def job(self, lifecycle: str, decode: Callable[[Any], P] | None = None) -> Callable[[Handler[P]], Handler[P]]:
+        """Decorator: this function works on jobs of that lifecycle. What it returns is committed.
+
+        `decode` turns the payload into what the function wants; where it raises, the job fails for good (`BAD_PAYLOAD`).
+        """
+
+        def keep(handler: Handler[P]) -> Handler[P]:
+            if lifecycle in self._handlers:
+                raise ValueError(f"{lifecycle} has a handler already")
+            self._handlers[lifecycle] = (handler, decode)
+            return handler
+
+        return keep
+
+    def run(self, *, signals: bool = True) -> None:
+        """Works until SIGTERM, SIGINT or `stop`. A second signal gives everything back at once."""
+        before: dict[int, Any] = {}
+        if signals:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before[number] = signal.signal(number, self._on_signal)
+        try:
+            self.start()
+            while self._ear.recv(1) == b"s":
+                if self._closing.is_set():
+                    self.grace = 0.0
+                    with self._change:
+                        self._change.notify_all()
+                self.stop()
+        finally:
+            for known, handler in before.items():
+                signal.signal(known, handler)
+        self.join()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._mouth.send(b"s")
+
+    def __enter__(self) -> Worker:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+        self.join()
+
+    def start(self) -> None:
+        """Works in the background; `stop` and `join` end it."""
+        if not self._handlers:
+            raise ValueError("a worker without a handler has nothing to do")
+        if self._thread is not None:
+            raise RuntimeError("this worker was started before")
+        self._heart = Heart(self.client, self._lease, lambda job: self._aside([job]))
+        for number in range(self.concurrency):
+            threading.Thread(target=self._work, name=f"onceward-{number}", daemon=True).start()
+        self._thread = threading.Thread(target=self._live, name="onceward-leases", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Takes no more jobs and tells those that run to stop. Returns at once."""
+        with self._change:
+            self._closing.set()
+            call, running = self._call, list(self._running.values())
+            self._change.notify_all()
+        for job in running:
+            job.cancel("shutdown")
+        if call is not None:
+            call.abort()
+
+    def join(self) -> None:
+        """Waits until it has stopped; raises what made it stop by itself."""
+        if self._thread is not None:
+            self._thread.join()
+        self._ear.close()
+        self._mouth.close()
+        if self._owns_client:
+            self.client.close()
+        if self._failure is not None:
+            raise self._failure
+
+    # Leasing
+
+    def _live(self) -> None:
+        try:
+            self._take_jobs()
+        except BaseException as failure:
+            self._failure = failure
+            log.error("the worker stops: %s", failure)
+        finally:
+            self.stop()
+            self._drain()
+            for _ in range(self.concurrency):
+                self._jobs.put(None)
+            if self._heart is not None:
+                self._heart.close()
+            self._mouth.send(b"e")
+
+    def _take_jobs(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._closing.is_set() or len(self._running) < self.concurrency)
+                if self._closing.is_set():
+                    return
+                most = self.concurrency - len(self._running)
+            for lease in self._ask(most):
+                self._begin(lease)
+
+    def _ask(self, most: int) -> list[Lease]:
+        """Asks until there is an answer, with one key: jobs that were taken for an answer that got lost are found again."""
+        key, backoff = new_key(), Backoff()
+        while True:
+            call = Call()
+            with self._change:
+                if self._closing.is_set():
+                    return []
+                self._call = call
+            try:
+                return self._ask_once(most, key, self._wait, call)
+            except OncewardError as error:
+                if self._closing.is_set():
+                    return self._ask_last(most, key)
+                if not may_pass(error):
+                    raise
+                log.warning("no jobs to be had: %s", error)
+                self._closing.wait(backoff.wait())
+            finally:
+                with self._change:
+                    self._call = None
+
+    def _ask_last(self, most: int, key: str) -> list[Lease]:
+        """The call that was given up may have taken jobs: these are known by its key, and given back."""
+        backoff, until = Backoff(), time.monotonic() + LAST
+        while True:
+            try:
+                return self._ask_once(most, key, 0.0, None)
+            except OncewardError as error:
+                # The server may not have noticed yet that nobody listens any more.
+                if not may_pass(error) or time.monotonic() > until:
+                    return []  # Their leases run out.
+            time.sleep(backoff.wait())
+
+    def _ask_once(self, most: int, key: str, wait: float, call: Call | None) -> list[Lease]:
+        timeout = LAST if self._closing.is_set() else None
+        return self.client.lease_once(
+            [*self._handlers], self.name, max=most, lease=self._lease, wait=wait, start=True, once=key, call=call, timeout=timeout
+        )
+
+    def _begin(self, lease: Lease) -> None:
+        _, decode = self._handlers[lease.record.lifecycle]
+        job: Job[Any] = Job(lease, self, decode, self._lease)
+        with self._change:
+            self._running[job.execution] = job
+            closing = self._closing.is_set()
+        if self._heart is not None:
+            self._heart.add(job)
+        if closing:
+            # Not begun, so nothing is lost by giving it back.
+            self._give_back(job)
+            self._end(job)
+        else:
+            self._jobs.put(job)
+
+    def _drain(self) -> None:
+        began = time.monotonic()
+        with self._change:
+            while self._running:
+                # A second signal takes the grace away.
+                left = began + self.grace - time.monotonic()
+                if left <= 0:
+                    break
+                self._change.wait(left)
+            late = list(self._running.values())
+        reporting = [job for job in late if job.reported]
+        for job in late:
+            job.gone_at = min(job.gone_at, time.monotonic() + LAST)
+        for thread in self._aside(late):
+            thread.join()
+        with self._change:
+            self._change.wait_for(lambda: not any(job.execution in self._running for job in reporting), LAST)
+
+    def _aside(self, jobs: Sequence[Job[Any]]) -> list[threading.Thread]:
+        """Gives jobs back in threads of their own: whoever asks has other jobs to care for."""
+        threads = [threading.Thread(target=self._give_back, args=(job,), daemon=True) for job in jobs]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    # Working
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                self._report(job, self._outcome(job))
+            except Exception:
+                log.exception("job %s: its report failed", job.id)
+            finally:
+                self._end(job)
+
+    def _end(self, job: Job[Any]) -> None:
+        if self._heart is not None:
+            self._heart.remove(job)
+        with self._change:
+            self._running.pop(job.execution, None)
+            self._change.notify_all()
+
+    def _outcome(self, job: Job[Any]) -> Report | None:
+        """Runs the handler; what is to be told of it. None: the job is no longer ours."""
+        handler, decode = self._handlers[job.lifecycle]
+        name, token = job.execution, job.token
+        try:
+            if decode is not None:
+                self._decode(job)
+            result = handler(job)
+        except (LeaseLost, AlreadyCommitted) as error:
+            log.warning("job %s: %s", job.id, error)
+            return None
+        except Cancelled:
+            return Report.yield_(name, token)
+        except WorkError as error:
+            return Report.fail(name, token, _short(error))
+        except BaseException as error:
+            log.exception("job %s: its handler raised", job.id)
+            if job.committed:
+                # What is left is tidying up; the effect has landed, and no attempt follows.
+                return Report.finish(name, token)
+            return Report.fail(name, token, _short(Retry(self._error_code, f"{type(error).__name__}: {error}")))
+        return Report.finish(name, token) if job.committed else Report.commit(name, token, result, finish=True)
+
+    def _decode(self, job: Job[Any]) -> None:
+        try:
+            job.payload
+        except OncewardError:
+            raise
+        except Exception as error:
+            raise Fail("BAD_PAYLOAD", f"{type(error).__name__}: {error}") from error
+
+    def _give_back(self, job: Job[Any]) -> None:
+        """Yields a job whose handler does not come to an end; what it still does comes to nothing."""
+        if not job.claim_report():
+            return
+        job.cancel("shutdown")
+        end = Report.finish if job.committed else Report.yield_
+        try:
+            self._send(job, end(job.execution, job.token))
+        except OncewardError as error:
+            log.warning("job %s could not be given back: %s", job.id, error)
+        if self._heart is not None:
+            self._heart.remove(job)
+
+    def _report(self, job: Job[Any], report: Report | None) -> None:
+        if report is None or job.reason == "lease_lost" or not job.claim_report():
+            return
+        if job.committed and report.do != "finish":
+            report = Report.finish(job.execution, job.token)
+        try:
+            self._send(job, report)
+        except Refused as error:
+            other = _instead(report, error)
+            if other is None:
+                log.warning("job %s: %s was refused: %s", job.id, report.do, error)
+            else:
+                log.error("job %s: its result is not taken: %s", job.id, error)
+                self._send(job, other)
+        except (TypeError, ValueError, RecursionError) as error:
+            # No JSON can be made of it. Tried again, it would be the same.
+            log.error("job %s: its result is no JSON: %s", job.id, error)
+            self._send(job, Report.fail(job.execution, job.token, _short(Fail("bad_result", str(error)))))
+        except Unreachable as error:
+            log.error("job %s: %s was not heard before its lease ran out: %s", job.id, report.do, error)
+
+    def _send(self, job: Job[Any], report: Report) -> None:
+        """Until it is answered, or the lease is surely gone. The same report twice does no harm: its token sees to that."""
+        backoff = Backoff(max(job.seconds / 10, 0.01))
+        while True:
+            try:
+                self.client.report_once(report)
+                return
+            except OncewardError as error:
+                if not may_pass(error) or time.monotonic() >= job.gone_at:
+                    raise
+            time.sleep(backoff.wait())
+
+    def commit_now(self, job: Job[Any], result: Any) -> None:
+        """For `Job.commit`."""
+        if job.committed:
+            raise RuntimeError("this job is committed already")
+        if job.reason == "lease_lost":
+            raise Cancelled("lease_lost")
+        self._send(job, Report.commit(job.execution, job.token, result))
+        job.committed = True
+
+    def fetch(self, record: str) -> Any:
+        """For `Job.payload`."""
+        return self.client.payload_value(record)
+
+
+def _short(error: WorkError) -> WorkError:
+    kind = Retry if error.retryable else Fail
+    short = kind(error.code[:SHORT], error.message[:SHORT].replace("\0", ""))
+    short.after = error.after
+    return short
+
+
+def _instead(report: Report, error: Refused) -> Report | None:
+    """What to report where a commit will never be taken: the job fails, which would else run until its lease ends, and again."""
+    if report.do != "commit" or isinstance(error, (LeaseLost, AlreadyCommitted)) or error.status not in (413, 422):
+        return None
+    code = "SIZE_EXCEEDED" if error.status == 413 else "bad_result"
+    return Report.fail(report.execution, report.token, _short(Fail(code, str(error.problem))))

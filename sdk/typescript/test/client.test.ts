@@ -1,0 +1,199 @@
+/** What producers and lookers do, and what workers do by hand. */
+
+import assert from "node:assert/strict";
+import { after, before, beforeEach, describe, it } from "node:test";
+
+import { AlreadyCommitted, Client, Fail, LeaseLost, Refused, Retry, Unreachable, type Entry, type Lease } from "onceward";
+
+import { DEADLINE, Server, TASK } from "./serving.js";
+
+let server: Server;
+let client: Client;
+
+before(async () => {
+  server = await Server.begin();
+  client = new Client({ url: server.url });
+});
+after(() => server.close());
+
+async function refusal(work: Promise<unknown>): Promise<Refused> {
+  const error: unknown = await work.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  assert.ok(error instanceof Refused, `refused, not ${String(error)}`);
+  return error;
+}
+
+async function one(lifecycle: string, options: Parameters<Client["lease"]>[2] = {}): Promise<Lease> {
+  const [lease] = await client.lease([lifecycle], "by hand", options);
+  assert.ok(lease);
+  return lease;
+}
+
+describe("producers", () => {
+  it("makes a record, finds it and tells of it", async () => {
+    const made = await client.create(TASK, { fields: { name: "told of" }, payload: { grüße: [1, null, "x"] } });
+    assert.deepEqual([made.lifecycle, made.state, made.version], [TASK, "waiting", 1]);
+    assert.deepEqual(await client.get(made.id), made);
+    assert.equal(new TextDecoder().decode(await client.payload(made.id)), '{"grüße":[1,null,"x"]}');
+    await client.fire(made.id, "drop");
+    const events = (await client.history(made.id)).map((entry) => [entry.event, entry.state]);
+    assert.deepEqual(events, [["create", "waiting"], ["drop", "dropped"]]);
+  });
+
+  it("takes bytes as a payload", async () => {
+    const made = await client.create(TASK, { payload: new Uint8Array([255, 0, 1]) });
+    assert.deepEqual(await client.payload(made.id), new Uint8Array([255, 0, 1]));
+  });
+
+  it("makes no second record with the same key", async () => {
+    const first = await client.create(TASK, { payload: 1, once: "order 7" });
+    assert.equal((await client.create(TASK, { payload: 1, once: "order 7" })).id, first.id);
+    const refused = await refusal(client.create(TASK, { payload: 2, once: "order 7" }));
+    assert.deepEqual([refused.status, refused.code], [422, "key_reused"]);
+  });
+
+  it("makes many, each on its own", async () => {
+    const wanted = Array.from({ length: 600 }, (_, number) => ({ fields: { name: `many ${number}` } as object, once: `m${number}` }));
+    wanted[7] = { fields: { "no such field": 1 }, once: "m7" };
+    const made = await client.createMany(TASK, wanted as { fields: { [name: string]: unknown }; once: string }[]);
+    const good = made.flatMap((each) => ("id" in each ? [each.id as string] : []));
+    assert.equal(good.length, 599);
+    assert.ok("code" in (made[7] ?? {}));
+    const [again] = await client.createMany(TASK, [{ fields: { name: "many 3" }, once: "m3" }]);
+    assert.ok(again && "id" in again);
+    assert.equal(again.id, good[3]);
+    const fired = await client.fireMany(good.map((record) => ({ record, event: "drop" })));
+    assert.ok(fired.every((each) => "record" in each));
+  });
+
+  it("goes through all pages of a list", async () => {
+    const names = Array.from({ length: 250 }, (_, number) => `listed ${number}`);
+    await client.createMany(TASK, names.map((name) => ({ fields: { name } })));
+    const found = new Set<unknown>();
+    for await (const record of client.records(TASK, { state: "waiting" })) found.add(record.fields["name"]);
+    assert.ok(names.every((name) => found.has(name)));
+    const page = await client.list(TASK, { limit: 2 });
+    assert.equal(page.records.length, 2);
+    assert.ok(page.next);
+  });
+
+  it("says why it is refused", async () => {
+    const made = await client.create(TASK);
+    await client.fire(made.id, "drop");
+    const { problem } = await refusal(client.fire(made.id, "drop"));
+    assert.deepEqual([problem.status, problem.code, problem.state, problem.event], [409, "wrong_state", "dropped", "drop"]);
+    assert.ok(problem.reason);
+    const stale = await refusal(client.fire((await client.create(TASK)).id, "drop", { version: 7 }));
+    assert.equal(stale.code, "version_mismatch");
+    assert.equal((await refusal(client.get("01890000-0000-7000-8000-000000000000"))).status, 404);
+  });
+
+  it("says that nobody is there", async () => {
+    const nobody = new Client({ url: "http://127.0.0.1:1", patience: 100 });
+    await assert.rejects(nobody.get("x"), Unreachable);
+  });
+});
+
+describe("streams", () => {
+  it("tells the log and reads on", async () => {
+    const made = await client.create(TASK);
+    const seen: Entry[] = [];
+    for await (const entry of client.stream({ after: 0, record: made.id })) {
+      seen.push(entry);
+      if (seen.length === 1) await client.fire(made.id, "drop");
+      else break;
+    }
+    assert.deepEqual(seen.map((entry) => entry.event), ["create", "drop"]);
+    for await (const entry of client.stream({ after: seen[0]?.seq ?? 0, record: made.id })) {
+      assert.equal(entry.event, "drop");
+      break;
+    }
+  });
+
+  it("goes on after the server was killed", async () => {
+    const own = await Server.begin();
+    try {
+      const client = new Client({ url: own.url });
+      const ids: string[] = [];
+      for (let number = 0; number < 3; number += 1) ids.push((await client.create(TASK)).id);
+      const seen: unknown[] = [];
+      for await (const entry of client.stream({ after: 0, signal: AbortSignal.timeout(DEADLINE) })) {
+        seen.push(entry.record);
+        if (seen.length === 4) break;
+        if (seen.length < 3) continue;
+        await own.kill();
+        await own.start();
+        ids.push((await client.create(TASK)).id);
+      }
+      assert.deepEqual(seen, ids);
+    } finally {
+      await own.close();
+    }
+  });
+});
+
+describe("a worker without `Worker`", () => {
+  beforeEach(async () => {
+    for await (const record of client.records(TASK, { state: "waiting" })) await client.fire(record.id, "drop");
+  });
+
+  it("lives a whole life step by step", async () => {
+    const made = await client.create(TASK, { payload: "work" });
+    const lease = await one(TASK, { start: false });
+    assert.deepEqual([lease.record.id, lease.attempt, lease.payload], [made.id, 1, "work"]);
+    assert.equal((await client.start(lease.id, lease.token)).execution?.status, "IN_PROGRESS");
+    assert.ok(!(await client.heartbeat(lease.id, lease.token)).stop);
+    assert.equal((await client.commit(lease.id, lease.token, { answer: 42 })).execution?.status, "COMMITTED");
+    assert.equal((await client.finish(lease.id, lease.token)).record?.state, "done");
+    assert.deepEqual((await client.effect(made.id)).result, { answer: 42 });
+    assert.deepEqual((await client.executions(made.id)).map((each) => each.status), ["DONE"]);
+  });
+
+  it("leases the same jobs with the same key", async () => {
+    await client.createMany(TASK, [{}, {}, {}]);
+    const first = await client.lease([TASK], "by hand", { max: 2, once: "my lease" });
+    const again = await client.lease([TASK], "by hand", { max: 2, once: "my lease" });
+    assert.deepEqual(first.map((each) => each.id), again.map((each) => each.id));
+    assert.equal(first.length, 2);
+  });
+
+  it("commits nothing with a lost lease", async () => {
+    const made = await client.create(TASK);
+    const lost = await one(TASK, { lease: 20 });
+    // Waits until the first lease has run out and the job is to be had again.
+    const taken = await one(TASK, { wait: DEADLINE });
+    assert.deepEqual([taken.record.id, taken.attempt], [made.id, 2]);
+    assert.ok((await refusal(client.commit(lost.id, lost.token, "late", { finish: true }))) instanceof LeaseLost);
+    await client.commit(taken.id, taken.token, "in time", { finish: true });
+    const later = await refusal(client.commit(lost.id, lost.token, "later still", { finish: true }));
+    assert.ok(later instanceof LeaseLost || later instanceof AlreadyCommitted);
+    assert.equal((await client.effect(made.id)).result, "in time");
+  });
+
+  it("fails, retryably and not, and gives back", async () => {
+    await client.create(TASK);
+    let lease = await one(TASK);
+    assert.equal((await client.fail(lease.id, lease.token, new Retry("BUSY", "not now"))).record?.state, "waiting");
+    lease = await one(TASK, { wait: DEADLINE });
+    assert.equal((await client.yield(lease.id, lease.token)).record?.state, "waiting");
+    lease = await one(TASK, { wait: DEADLINE });
+    const { record } = await client.fail(lease.id, lease.token, new Fail("BROKEN", "never"));
+    assert.deepEqual([record?.state, record?.fields["code"], record?.fields["message"]], ["dead", "BROKEN", "never"]);
+  });
+
+  it("reports many, each on its own", async () => {
+    await client.createMany(TASK, [{}, {}, {}]);
+    const leases = await client.lease([TASK], "by hand", { max: 3 });
+    const reports = leases.map((each, number) => ({
+      execution: each.id,
+      token: each.token + (number === 1 ? 1 : 0),
+      do: "commit" as const,
+      finish: true,
+    }));
+    const answers = await client.reportMany(reports);
+    const told = answers.map((each) => ("record" in each && "execution" in each ? "taken" : "refused"));
+    assert.deepEqual(told, ["taken", "refused", "taken"]);
+  });
+});
