@@ -5,8 +5,7 @@ use anyhow::Result;
 use crate::{shell, tree};
 
 /// Cargo turns on the features that its choice of packages and targets asks for, and each choice is a build of its own of most
-/// crates. So all that the gate builds is chosen out of the whole workspace and as for tests: that is what `--examples` says,
-/// though there are none.
+/// crates. So all that the gate builds is chosen out of the whole workspace and as for tests: that is what `--examples` says.
 pub(crate) const AS_FOR_TESTS: [&str; 2] = ["--workspace", "--examples"];
 
 /// Builds programs by their names; they then stand in `target/debug`.

@@ -119,6 +119,7 @@ impl Tools {
         let postgres = Postgres::start(&self.programs)?;
         let mut driver = self.in_python(&tree::root().join("sdk/tests"));
         driver.args(["killing.py", "--db", "sqlite", "--db", &postgres.url]).arg("--node").arg(&self.node);
+        driver.env("ONCEWARD_TOILER", self.programs.join("examples/toiler"));
         shell::run(driver.args(words))
     }
 

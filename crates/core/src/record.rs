@@ -177,9 +177,19 @@ impl Actor {
         self.roles.iter().any(|own| **own == *role)
     }
 
-    /// A key with no role but `viewer` may look only. The author of a signed operation has capabilities instead.
+    /// A key with no role but `viewer` and `metrics` may look only. The author of a signed operation has capabilities instead.
     pub fn may_write(&self) -> bool {
-        self.user || !self.capabilities.is_empty() || self.roles.iter().any(|role| **role != *"viewer")
+        self.has_role_beyond(&["viewer", "metrics"])
+    }
+
+    /// Whether it creates records and moves its own: a producer, an operator, whoever has a role that lifecycles name. One that is
+    /// only a worker does not.
+    pub fn may_produce(&self) -> bool {
+        self.has_role_beyond(&["viewer", "metrics", "worker"])
+    }
+
+    fn has_role_beyond(&self, these: &[&str]) -> bool {
+        self.user || !self.capabilities.is_empty() || self.roles.iter().any(|role| !these.contains(&&**role))
     }
 }
 

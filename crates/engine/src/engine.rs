@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::error::EngineError;
+use crate::keys::KeyDesk;
 use crate::leasing::{self, Desk, Leased, Wanted};
 use crate::objects::Objects;
 use crate::prune::{PruneOptions, Pruned};
@@ -66,9 +67,9 @@ impl<S: Store + 'static> Engine<S> {
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
-        let set_aside = SetAside::default();
-        let roll = Roll::default();
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, set_aside, roll, asking });
+        let (set_aside, keys, roll) = (SetAside::default(), KeyDesk::default(), Roll::default());
+        let shared = Shared { store, config, queue, signals, desk, counted, trail, set_aside, keys, roll, asking };
+        let shared = Arc::new(shared);
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));

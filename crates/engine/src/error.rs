@@ -55,6 +55,21 @@ pub enum EngineError {
     Objects(Arc<ObjectError>),
     #[error("the machine gives no random numbers: {0}")]
     NoChance(String),
+    /// No API key came, or none that is let in. Which of them is not said.
+    #[error("this needs a key that is known here, was not revoked and has not expired")]
+    Unauthorized,
+    /// The key has no role for this.
+    #[error("{0}")]
+    Forbidden(String),
+    #[error("this cannot be an API key: {0}")]
+    BadApiKey(String),
+    #[error("no API key has this id")]
+    NoSuchKey,
+    #[error("{most} API keys are live: revoke some that nobody uses")]
+    TooManyKeys { most: usize },
+    /// Keys that cannot stand beside each other. Nobody is let in.
+    #[error("the API keys in the database clash: {0}; run `onceward verify`")]
+    KeyClash(String),
 }
 
 impl From<StoreError> for EngineError {
@@ -84,7 +99,12 @@ impl EngineError {
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
             Self::Store(error) => error.status(),
             Self::Objects(error) => error.status(),
-            Self::Undecided | Self::Broken | Self::NoChance(_) => 500,
+            Self::Unauthorized => 401,
+            Self::Forbidden(_) => 403,
+            Self::NoSuchKey => 404,
+            Self::TooManyKeys { .. } => 409,
+            Self::BadApiKey(_) => 422,
+            Self::Undecided | Self::Broken | Self::NoChance(_) | Self::KeyClash(_) => 500,
         }
     }
 
@@ -107,6 +127,12 @@ impl EngineError {
             Self::Store(error) => error.code(),
             Self::Objects(error) => error.code(),
             Self::NoChance(_) => "no_chance",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden(_) => "forbidden",
+            Self::BadApiKey(_) => "bad_api_key",
+            Self::NoSuchKey => "no_such_key",
+            Self::TooManyKeys { .. } => "too_many_keys",
+            Self::KeyClash(_) => "key_clash",
         }
     }
 
@@ -132,6 +158,12 @@ impl EngineError {
             | Self::Undecided
             | Self::Closed
             | Self::Broken
+            | Self::Unauthorized
+            | Self::Forbidden(_)
+            | Self::BadApiKey(_)
+            | Self::NoSuchKey
+            | Self::TooManyKeys { .. }
+            | Self::KeyClash(_)
             | Self::Pruned { .. } => false,
         }
     }

@@ -25,6 +25,7 @@
 //! | `checks.rs` | questions to the outside, bounded in time and number |
 //! | `delivery.rs`, `http.rs` | messages to the outside, posted until they are acknowledged or dead |
 //! | `inbox.rs` | calls that users' own transactions left in the database |
+//! | `keys/` | API keys: making and revoking them, and telling who calls |
 //! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
@@ -56,6 +57,7 @@ mod engine;
 mod error;
 mod http;
 mod inbox;
+mod keys;
 mod leasing;
 mod ledger;
 mod lifecycles;
@@ -82,6 +84,7 @@ pub use delivery::{DELIVERY, Message, NotPosted, Post, Posted};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use http::Http;
+pub use keys::{Identity, KeyDesk, KeyText, Keys, NewKey};
 pub use leasing::{Leased, Wanted};
 pub use ledger::{AccountStatement, Line, Onward};
 pub use lifecycles::version_of;

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::error::EngineError;
+use crate::keys::KeyDesk;
 use crate::leasing::Desk;
 use crate::objects::{LARGE, PayloadReader};
 use crate::queue::{Queue, Submission};
@@ -30,6 +31,7 @@ pub(crate) struct Shared<S> {
     pub(crate) trail: Trail,
     pub(crate) set_aside: SetAside,
     pub(crate) roll: Roll,
+    pub(crate) keys: KeyDesk,
     /// Questions that may be with the outside at once.
     pub(crate) asking: Semaphore,
 }

@@ -59,6 +59,11 @@ impl<S: Store> LogStream<S> {
         }
     }
 
+    /// The next entry where it was read already.
+    pub fn at_hand(&mut self) -> Option<Entry> {
+        self.read.pop_front()
+    }
+
     /// Those of a page that the actor may see, as the records are now.
     async fn seen(&self, mut page: Vec<Entry>) -> Result<Vec<Entry>, EngineError> {
         if sees_all(&self.actor) {

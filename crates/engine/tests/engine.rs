@@ -4,6 +4,8 @@
 mod bounds;
 #[path = "engine/delivery.rs"]
 mod delivery;
+#[path = "engine/keys.rs"]
+mod keys;
 #[path = "engine/look_ups.rs"]
 mod look_ups;
 #[path = "engine/moving.rs"]

@@ -2,6 +2,8 @@
 
 #[path = "many/inbox.rs"]
 mod inbox;
+#[path = "many/keys.rs"]
+mod keys;
 #[path = "many/killed.rs"]
 mod killed;
 #[path = "many/prune.rs"]

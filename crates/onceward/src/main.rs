@@ -13,6 +13,7 @@ mod files;
 mod fire;
 mod get;
 mod history;
+mod key;
 mod lifecycle;
 mod list;
 mod migrate;
@@ -58,6 +59,7 @@ enum Verb {
     Fire(fire::Fire),
     Get(get::Get),
     History(history::History),
+    Key(key::Key),
     List(list::List),
     Lifecycle(lifecycle::Lifecycle),
     Migrate(migrate::Migrate),
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Verb::Fire(fire) => fire.run(),
         Verb::Get(get) => get.run(),
         Verb::History(history) => history.run(),
+        Verb::Key(key) => key.run(),
         Verb::List(list) => list.run(),
         Verb::Lifecycle(lifecycle) => lifecycle.run(),
         Verb::Migrate(migrate) => migrate.run(),

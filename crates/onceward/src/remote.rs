@@ -1,12 +1,17 @@
 //! Which server a verb speaks to, and how its answers end.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use clap::Args;
-use onceward_worker::{Client, ClientError};
+use onceward_worker::{Client, ClientError, Patience};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::answer::{Outcome, complain, say};
+
+/// For a server that is just being restarted; somebody waits at a terminal.
+const RETRIES: Duration = Duration::from_secs(2);
 
 /// As every verb that asks a server takes it.
 #[derive(Args)]
@@ -22,7 +27,8 @@ pub(crate) struct Remote {
 impl Remote {
     pub(crate) fn client(&self) -> Result<Client> {
         let key = self.key.as_deref().filter(|key| !key.is_empty());
-        Ok(Client::new(&self.server, key)?)
+        let patience = Patience { retries: RETRIES, ..Patience::default() };
+        Ok(Client::new(&self.server, key)?.with(patience))
     }
 
     /// Ask, and print what came back: as JSON, or as people read it.

@@ -30,7 +30,8 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 /// One process with its own database file, or many on one PostgreSQL. Says where it listens and what to type next. SIGTERM or
 /// Ctrl-C drains: what is under way is finished, no more work is handed out, streams end; a second one ends it at once.
 ///
-/// Without keys it serves this machine only: whoever reaches it may do everything.
+/// Without keys it serves this machine only: whoever reaches it may do everything. With the first key (`onceward key create`) everybody
+/// needs one; docs/auth.md tells more.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080"
@@ -49,6 +50,9 @@ pub(crate) struct Serve {
     /// Lifecycle files of one's own; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
+    /// Requests that one key may send in a second; 0 for no limit
+    #[arg(long, default_value_t = 5_000, value_name = "N")]
+    rate_limit: u32,
     /// For developing: refuses to listen off this machine, keys or not
     #[arg(long)]
     dev: bool,
@@ -81,8 +85,8 @@ impl fmt::Display for Place {
 
 impl Serve {
     pub(crate) fn run(&self) -> Result<Outcome> {
-        if !self.listen.ip().is_loopback() {
-            self.may_listen_outside()?;
+        if self.dev && !self.listen.ip().is_loopback() {
+            bail!("--dev serves this machine only, and {} can be reached from others", self.listen);
         }
         // Before anything is opened: what is wrong with the files is told without a database.
         let loading = match loading::read(&self.lifecycles, &Config::default().checks)? {
@@ -99,20 +103,32 @@ impl Serve {
                 }
                 _ => Err(error),
             },
-            Ok(()) => Ok(Outcome::Done),
+            done => done,
         }
     }
 
-    /// Off this machine only with keys, of which there are none yet.
-    fn may_listen_outside(&self) -> Result<()> {
+    /// Why it does not start where others can reach it, and what to type.
+    fn no_keys(&self) -> String {
         let address = self.listen;
-        if self.dev {
-            bail!("--dev serves this machine only, and {address} is reached from others");
-        }
-        bail!("{address} is reached from other machines, and there are no keys: anybody could do everything")
+        let way = match &self.db {
+            Place::Kept(database) => {
+                let database = match database {
+                    Database::Sqlite(_) => database.to_string(),
+                    // Its URL may hold a password.
+                    Database::Postgres(_) => "postgres://…".to_owned(),
+                };
+                format!(
+                    "make an operator's key first:\n  onceward key create --db {database} --owner ops --role operator"
+                )
+            }
+            Place::Passing => "give it a database that is kept, and make an operator's key there first".to_owned(),
+        };
+        format!(
+            "error: {address} can be reached from other machines, and there are no keys: anybody could do everything; {way}\n"
+        )
     }
 
-    async fn serve(&self, loading: &loading::Loading) -> Result<()> {
+    async fn serve(&self, loading: &loading::Loading) -> Result<Outcome> {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
@@ -123,8 +139,13 @@ impl Serve {
         for files in &loading.sets {
             engine.define(files).await?;
         }
+        let keyed = engine.keys().are_asked_for().await?;
+        if !keyed && !self.listen.ip().is_loopback() {
+            complain(&self.no_keys());
+            return Ok(Outcome::Wanting);
+        }
         engine.deliver(Http::default(), POSTED_AT_ONCE);
-        say(&self.greeting(listener.local_addr()?, loading))?;
+        say(&self.greeting(listener.local_addr()?, loading, keyed))?;
         let stop = async move {
             tokio::select! {
                 _ = term.recv() => {}
@@ -140,9 +161,10 @@ impl Serve {
             });
         };
         let usual = Settings::default();
-        let settings = Settings { connections: usual.connections.min(file_handles()), ..usual };
+        let connections = usual.connections.min(file_handles());
+        let settings = Settings { connections, requests_per_second: self.rate_limit, ..usual };
         onceward_server::serve(listener, engine, settings, stop).await?;
-        Ok(())
+        Ok(Outcome::Done)
     }
 
     async fn open(&self) -> Result<(AnyStore, Option<Passing>)> {
@@ -173,13 +195,14 @@ impl Serve {
     }
 
     /// Where it is, and what to type next.
-    fn greeting(&self, address: SocketAddr, loading: &loading::Loading) -> String {
+    fn greeting(&self, address: SocketAddr, loading: &loading::Loading, keyed: bool) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let server =
             if address.to_string() == "127.0.0.1:7171" { String::new() } else { format!("--server http://{address} ") };
         let lifecycles = loading.names.join(", ");
+        let door = if keyed { "for those with a key" } else { "open to this machine: there are no keys" };
         let mut text = format!(
-            "onceward {version} on {}, open to this machine: there are no keys\nlistening on http://{address}\n\nlifecycles: {lifecycles}\n",
+            "onceward {version} on {}, {door}\nlistening on http://{address}\n\nlifecycles: {lifecycles}\n",
             self.db
         );
         for left_out in &loading.left_out {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration as Length;
 
 use anyhow::{Context, Result};
@@ -18,6 +18,9 @@ use crate::supervise::SUPERVISE;
 
 /// Lines that programs have written and nobody has read yet. What comes on top of them is left out.
 const LINES: usize = 10_000;
+
+/// For the last of them to be read.
+const LAST_LINES: Length = Length::from_secs(2);
 
 /// Run a program for each job
 ///
@@ -93,6 +96,7 @@ fn length(text: &str) -> Result<Length, String> {
 impl Work {
     pub(crate) fn run(&self) -> Result<Outcome> {
         let client = self.remote.client()?;
+        let (tell, told) = teller();
         let commands = Commands {
             timeout: self.timeout,
             kill_after: self.kill_after.min(self.grace),
@@ -104,7 +108,7 @@ impl Work {
                 Kind::Bytes => ResultKind::Bytes,
             },
             pass_key: self.pass_key,
-            tell: teller(),
+            tell,
             ..Commands::new(self.command.clone(), Launcher::this_program(&[SUPERVISE]).context("cannot find myself")?)
         };
         let working = Working {
@@ -121,6 +125,9 @@ impl Work {
             let shutdown = shutdown()?;
             anyhow::Ok(commands.run(&client, working, shutdown).await)
         })?;
+        // Its tasks hold the way to the teller.
+        drop(runtime);
+        let _ = told.recv_timeout(LAST_LINES);
         match ended {
             Ok(CommandEnd::Closed) => Ok(Outcome::Done),
             Ok(CommandEnd::CannotRun(why)) => {
@@ -156,17 +163,23 @@ fn shutdown() -> Result<impl Future<Output = ()>> {
     })
 }
 
-/// Programs' complaints go out by a thread of their own: whoever does not read them must not stop hearts from beating.
-fn teller() -> Arc<dyn Fn(&str) + Send + Sync> {
+type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Programs' complaints go out by a thread of their own: whoever does not read them must not stop hearts from beating. The second
+/// part ends when all of them are out.
+fn teller() -> (Tell, Receiver<()>) {
     let (sender, lines): (SyncSender<String>, _) = sync_channel(LINES);
+    let (end, ended) = sync_channel(0);
     std::thread::spawn(move || {
         for line in lines {
             complain(&line);
         }
+        drop(end);
     });
-    Arc::new(move |line| {
+    let tell = Arc::new(move |line: &str| {
         if let Err(TrySendError::Full(_)) = sender.try_send(format!("{line}\n")) {
             tracing::debug!("nobody reads what programs write to standard error: a line is left out");
         }
-    })
+    });
+    (tell, ended)
 }

@@ -6,6 +6,7 @@ use onceward_engine::Engine;
 use onceward_store::AnyStore;
 
 use crate::gate::Gate;
+use crate::limits::Limits;
 use crate::settings::Settings;
 
 /// The state of a server. Clones are the same one.
@@ -19,12 +20,13 @@ struct Inner {
     engine: Engine<AnyStore>,
     settings: Settings,
     gate: Gate,
+    limits: Limits,
 }
 
 impl App {
     pub fn new(engine: Engine<AnyStore>, settings: Settings) -> Self {
-        let gate = Gate::new(&settings);
-        Self { inner: Arc::new(Inner { engine, settings, gate }) }
+        let (gate, limits) = (Gate::new(&settings), Limits::new(settings.requests_per_second));
+        Self { inner: Arc::new(Inner { engine, settings, gate, limits }) }
     }
 
     pub fn engine(&self) -> &Engine<AnyStore> {
@@ -37,5 +39,9 @@ impl App {
 
     pub(crate) fn gate(&self) -> &Gate {
         &self.inner.gate
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.inner.limits
     }
 }

@@ -1,41 +1,40 @@
 //! Who asks.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use onceward_core::record::Actor;
+use onceward_engine::{EngineError, Identity};
 
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Whoever sent a request.
+/// Whoever sent a request, as `admission.rs` has found out.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) actor: Actor,
+    identity: Identity,
 }
 
 impl Caller {
     /// Some calls are about the server itself, and for those who look after it.
     pub(crate) fn must_be_operator(&self) -> Result<(), Problem> {
-        if self.actor.has_role("operator") {
-            return Ok(());
-        }
-        Err(Problem::new(403, "not_allowed", "this is for operators"))
+        Ok(self.identity.must_be_operator()?)
+    }
+
+    /// Whether it may lease from all of these.
+    pub(crate) fn may_lease(&self, lifecycles: &[Arc<str>]) -> Result<(), Problem> {
+        Ok(self.identity.may_lease(lifecycles)?)
     }
 }
 
 impl FromRequestParts<App> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        Ok(Self { actor: actor_of(parts, app).await? })
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        // Nobody gets here who was not let in, but to what is open to all.
+        let identity = parts.extensions.get::<Identity>().cloned().ok_or(EngineError::Unauthorized)?;
+        Ok(Self { actor: identity.actor.clone(), identity })
     }
-}
-
-/// The one place where a request becomes an actor, or is turned away.
-#[expect(clippy::unused_async, reason = "keys are looked up in the store")]
-async fn actor_of(_parts: &Parts, app: &App) -> Result<Actor, Problem> {
-    if app.settings().open {
-        return Ok(Actor::new("local", &["operator", "producer", "worker", "viewer"]));
-    }
-    Err(Problem::new(401, "not_authenticated", "this server wants a key: Authorization: Bearer …"))
 }

@@ -7,6 +7,8 @@
 //! | `door.rs` | around every request: counted, timed, and answered also where a handler breaks |
 //! | `router.rs` | which path leads where |
 //! | `routes/` | one file a resource; each has `routes()` |
+//! | `admission.rs` | who is let in, before any handler: keys, and this machine while there are none |
+//! | `limits.rs` | how many requests a key may send |
 //! | `caller.rs` | who asks |
 //! | `input.rs` | what comes in: JSON bodies, ids in paths, questions, and their bounds |
 //! | `shape.rs`, `shape/` | what goes out: records, executions, entries |
@@ -16,11 +18,13 @@
 //! | `openapi.rs` | the contract, made from the routes |
 //! | `settings.rs` | what can be set |
 
+mod admission;
 mod app;
 mod caller;
 mod door;
 mod gate;
 mod input;
+mod limits;
 mod openapi;
 mod pages;
 mod problem;

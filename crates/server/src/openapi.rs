@@ -3,6 +3,7 @@
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
 
 use crate::router;
@@ -36,6 +37,9 @@ pub fn contract() -> OpenApi {
         .license(Some(LicenseBuilder::new().name("Apache-2.0 OR MIT").build()))
         .build();
     api.servers = None;
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("ow_").build());
+    api.components.get_or_insert_default().add_security_scheme("key", bearer);
+    api.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
     for item in api.paths.paths.values_mut() {
         operations(item).into_iter().flatten().for_each(complete);
     }

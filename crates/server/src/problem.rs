@@ -41,7 +41,6 @@ impl Problem {
         self
     }
 
-    #[expect(dead_code, reason = "for limits by key")]
     pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self

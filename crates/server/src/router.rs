@@ -1,8 +1,10 @@
 //! Which path leads where.
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::admission::admit;
 use crate::app::App;
 use crate::problem::Problem;
 use crate::routes;
@@ -23,6 +25,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .merge(routes::links::routes())
         .merge(routes::accounts::routes())
         .merge(routes::workers::routes())
+        .merge(routes::keys::routes())
 }
 
 /// What answers requests. A layer around all routes, which sees the path that matched, goes here.
@@ -33,5 +36,7 @@ pub(crate) fn router(app: App) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(405, "no_such_method", "this path does not take that method; the header Allow says which")
         })
+        // Around all of them, those that are not there too: whoever is not let in learns nothing.
+        .layer(from_fn_with_state(app.clone(), admit))
         .with_state(app)
 }

@@ -35,6 +35,12 @@ pub async fn serve(
     settings: Settings,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    let settings = Settings { loopback: listener.local_addr()?.ip().is_loopback(), ..settings };
+    // Once here, so that keys that clash are found before anybody is let in (INV-8).
+    let asked_for = engine.keys().are_asked_for().await.map_err(io::Error::other)?;
+    if !asked_for && !settings.loopback {
+        return Err(io::Error::other("there are no keys, and others than this machine could come: make one first"));
+    }
     let app = App::new(engine, settings);
     let places = Arc::new(Semaphore::new(app.settings().connections.min(Semaphore::MAX_PERMITS)));
     let house = House { door: Door { router: router(app.clone()), app: app.clone() }, places: Arc::clone(&places) };

@@ -33,8 +33,10 @@ pub struct Settings {
     pub keep_alive: Duration,
     /// Larger payloads do not come with a lease: they are fetched.
     pub inline_payload: u64,
-    /// Whether there are no keys, so that whoever reaches the server may do everything: on loopback only.
-    pub open: bool,
+    /// Whether it listens on loopback: then it is open to this machine as long as no key was ever made.
+    pub loopback: bool,
+    /// Requests a second of one key; 0 for no limit.
+    pub requests_per_second: u32,
 }
 
 impl Default for Settings {
@@ -54,7 +56,8 @@ impl Default for Settings {
             drain_time: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
             inline_payload: 64 << 10,
-            open: true,
+            loopback: false,
+            requests_per_second: 5_000,
         }
     }
 }

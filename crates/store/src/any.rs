@@ -11,6 +11,7 @@ use onceward_core::value::RecordId;
 use tokio::sync::watch;
 
 use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -304,6 +305,30 @@ impl Store for AnyStore {
             Self::Memory(store) => store.forget(old).await,
             Self::Sqlite(store) => store.forget(old).await,
             Self::Postgres(store) => store.forget(old).await,
+        }
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        match self {
+            Self::Memory(store) => store.keys().await,
+            Self::Sqlite(store) => store.keys().await,
+            Self::Postgres(store) => store.keys().await,
+        }
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        match self {
+            Self::Memory(store) => store.key_changes().await,
+            Self::Sqlite(store) => store.key_changes().await,
+            Self::Postgres(store) => store.key_changes().await,
+        }
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        match self {
+            Self::Memory(store) => store.edit_keys(edit).await,
+            Self::Sqlite(store) => store.edit_keys(edit).await,
+            Self::Postgres(store) => store.edit_keys(edit).await,
         }
     }
 

@@ -41,6 +41,7 @@
 
 mod account;
 mod any;
+mod api_keys;
 mod base;
 mod batch;
 mod catalog;
@@ -69,6 +70,7 @@ mod workers;
 
 pub use account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
 pub use any::AnyStore;
+pub use api_keys::{ApiKey, KeptKeys, KeyChange, KeyEdit, KeySave, KeyTold, KnownKey};
 pub use base::{Base, Place, Stored};
 pub use batch::{Batch, Conflict, Content, Outcome, Request, RequestName, Save, Write};
 pub use catalog::{Catalog, Turn, Version};
@@ -85,7 +87,7 @@ pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount
 pub use relation::{LinkPage, LinkQuery};
 pub use scan::{Difference, Scan};
 pub use schema::Schema;
-pub use scratch::{Applied, Keyed, Kind, Removed, Scratch, Unfit};
+pub use scratch::{Applied, Brief, Keyed, Kind, Removed, Scratch, Unfit};
 pub use sqlite::{Backup, BackupError, SqliteStore, SqliteView, back_up};
 pub use store::Store;
 pub use workers::{Holding, WorkerName, WorkerSeen};

@@ -12,6 +12,7 @@ use onceward_core::value::RecordId;
 use tokio::sync::watch;
 
 use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -147,6 +148,15 @@ pub trait Store: Send + Sync {
 
     /// Forget old answers to callers' keys. Looks at no more than a bounded number.
     fn forget(&self, old: &OldRequests) -> impl Future<Output = Result<Forgotten, StoreError>> + Send;
+
+    /// All API keys, live or not.
+    fn keys(&self) -> impl Future<Output = Result<KeptKeys, StoreError>> + Send;
+
+    /// How often they were changed: whether what was read of them is still so.
+    fn key_changes(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// Change the keys and tell it in the log, in one transaction, if nobody has changed them since.
+    fn edit_keys(&self, edit: &Arc<KeyEdit>) -> impl Future<Output = Result<KeySave, StoreError>> + Send;
 
     /// A name for this opening of the store, where only one process can have it open at a time. What workers inside that
     /// process lease is marked with it ([`own_worker`](crate::own_worker)).

@@ -8,6 +8,8 @@ mod constraints;
 mod definitions;
 #[path = "conformance/kept.rs"]
 mod kept;
+#[path = "conformance/keys.rs"]
+mod keys;
 #[path = "conformance/log.rs"]
 mod log;
 #[path = "conformance/look_ups.rs"]

@@ -37,14 +37,14 @@ struct Granted {
 impl Client {
     /// Jobs, or none where there were none all the while.
     pub async fn lease(&self, call: &LeaseCall) -> Result<Vec<Leased>, ClientError> {
-        let ask = Ask::post("/v1/leases".to_owned(), call)?.keyed(call.key.as_deref());
+        let ask = Ask::post("/v1/leases".to_owned(), call)?.keyed(call.key.as_deref())?;
         let granted: Granted = self.ask(&Ask { wait: Duration::from_millis(call.wait_ms), ..ask }).await?;
         Ok(granted.executions)
     }
 
     /// The same, tried once: the loop of a worker has a patience of its own.
     pub(crate) async fn lease_once(&self, call: &LeaseCall) -> Result<Vec<Leased>, ClientError> {
-        let ask = Ask::post("/v1/leases".to_owned(), call)?.keyed(call.key.as_deref());
+        let ask = Ask::post("/v1/leases".to_owned(), call)?.keyed(call.key.as_deref())?;
         let ask = Ask { wait: Duration::from_millis(call.wait_ms), again: Again::Never, ..ask };
         let granted: Granted = self.ask(&ask).await?;
         Ok(granted.executions)

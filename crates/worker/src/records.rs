@@ -24,14 +24,14 @@ pub struct NewRecord {
     /// For somebody else; only operators may.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// However often it is sent with the same key, one record is made. Without one it is sent again only where the server has
-    /// surely not heard of it.
+    /// However often it is sent with the same key, one record is made. Without one it gets a key of its own for as long as it is
+    /// tried; in a batch it gets none, and the batch is sent again only where the server has surely not heard of it.
     #[serde(skip)]
     pub key: Option<String>,
 }
 
 impl NewRecord {
-    /// With a payload of JSON, and a key that is its own.
+    /// With a payload of JSON.
     pub fn of(payload: &impl Serialize) -> Result<Self, ClientError> {
         let payload = Payload::json(payload).map_err(|error| ClientError::BadCall(error.to_string()))?;
         Ok(Self { payload: Some(payload), ..Self::default() })
@@ -126,7 +126,7 @@ impl Client {
     /// Make a record; where its key or a unique of its lifecycle names one that is there, that one.
     pub async fn create(&self, lifecycle: &str, record: &NewRecord) -> Result<Record, ClientError> {
         let ask = Ask::post(format!("/v1/lifecycles/{}/records", escaped(lifecycle)), record)?;
-        self.ask(&ask.keyed(record.key.as_deref())).await
+        self.ask(&ask.keyed(record.key.as_deref())?).await
     }
 
     /// Make many, each on its own. Sent again by itself only where each has a key.
@@ -213,7 +213,7 @@ impl Client {
     pub async fn fire(&self, call: &EventCall) -> Result<Fired, ClientError> {
         let body = FireBody { input: &call.input, token: call.token };
         let ask = Ask::post(format!("/v1/records/{}/events/{}", call.record, escaped(&call.event)), &body)?;
-        self.ask(&Ask { if_match: call.version, ..ask.keyed(call.key.as_deref()) }).await
+        self.ask(&Ask { if_match: call.version, ..ask.keyed(call.key.as_deref())? }).await
     }
 
     /// Many events, each taken or refused on its own.

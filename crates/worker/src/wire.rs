@@ -68,12 +68,10 @@ impl Ask {
         Ok(Self { method: Method::POST, body: body.into(), again: Again::IfUndone, ..Self::get(path) })
     }
 
-    /// With a key, it may be sent as often as need be.
-    pub(crate) fn keyed(self, key: Option<&str>) -> Self {
-        match key {
-            Some(key) => Self { key: Some(key.to_owned()), again: Again::Safe, ..self },
-            None => self,
-        }
+    /// With a key, the caller's or one of its own, it may be sent as often as need be.
+    pub(crate) fn keyed(self, key: Option<&str>) -> Result<Self, ClientError> {
+        let key = key.map_or_else(new_key, |key| Ok(key.to_owned()))?;
+        Ok(Self { key: Some(key), again: Again::Safe, ..self })
     }
 }
 
@@ -240,7 +238,7 @@ fn chance() -> f64 {
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }
 
-/// A key that no other call has.
+/// A key that no other call has: with it, a call may be sent as often as need be.
 pub(crate) fn new_key() -> Result<String, ClientError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| ClientError::BadCall(error.to_string()))?;

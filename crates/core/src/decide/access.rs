@@ -64,11 +64,17 @@ pub(super) fn is_for(draft: &Draft, row: &Row, record: &Record, caller: Caller) 
     if matches!(caller, Caller::Key(_)) && !actor.may_write() {
         return Ok(false);
     }
+    // A worker's key works: it creates nothing and moves nothing, but for the record whose lease it holds, and but for rows that name
+    // it.
+    let moves = match caller {
+        Caller::Key(token) => actor.may_produce() || holds_lease(record, actor, token),
+        Caller::Record | Caller::Engine => true,
+    };
     if row.by.is_empty() {
-        return Ok(true);
+        return Ok(moves);
     }
     for by in &row.by {
-        if admits(draft, by, record, actor, caller)? {
+        if (moves || !matches!(by, By::Owner)) && admits(draft, by, record, actor, caller)? {
             return Ok(true);
         }
     }

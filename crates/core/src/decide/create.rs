@@ -28,14 +28,9 @@ impl Run<'_> {
             let reason = "an owner has from 1 to 1000 characters, and no NUL";
             return Err(Halt::Refuse(refusal_of_call("create", 422, "bad_input", reason)));
         }
-        if let Some(id) = create.id {
-            if id.0.get_version_num() != 7 {
-                let reason = "the id of a new record must be a UUID of version 7";
-                return Err(Halt::Refuse(refusal_of_call("create", 422, "bad_input", reason)));
-            }
-            if self.draft.find(id)?.is_some() {
-                return Err(Halt::Refuse(refusal_of_call("create", 409, "id_taken", "a record has this id already")));
-            }
+        if create.id.is_some_and(|id| id.0.get_version_num() != 7) {
+            let reason = "the id of a new record must be a UUID of version 7";
+            return Err(Halt::Refuse(refusal_of_call("create", 422, "bad_input", reason)));
         }
         let given = Given::Json(&create.fields);
         let made = self.create(&create.lifecycle, create.id, owner, given, create.payload, Caller::Key(None))?;
@@ -72,10 +67,9 @@ impl Run<'_> {
             Some(id) => id,
             None => self.draft.new_id(),
         };
-        // An operation that is decided again after it was saved must not make its record anew over the old one.
-        if self.draft.stored(id)?.is_some() {
-            return Err(Halt::Refuse(refusal_of_call("create", 409, "id_taken", "a record has this id already")));
-        }
+        // An operation that is decided again after it was saved must not make its record anew over the old one. But whoever could not
+        // have made one is not told that there is one.
+        let taken = self.draft.stored(id)?.is_some();
         let record = self.newborn(&lifecycle, id, owner, payload);
         let occasion = Occasion { event: "create", caller, given, result: &[], error: None, creating: true };
         let mut best = NotTaken::State;
@@ -83,6 +77,10 @@ impl Run<'_> {
         for (number, row) in event.rows.iter().enumerate() {
             match weigh(&self.draft, &record, row, occasion)? {
                 Err(reason) => best = best.max(reason),
+                Ok(_) if taken => {
+                    let reason = "a record has this id already";
+                    return Err(Halt::Refuse(refusal_of_call("create", 409, "id_taken", reason)));
+                }
                 Ok(Weighed::Waits(questions, known)) => {
                     return Err(self.ask(questions, known, None, &record, row, occasion));
                 }

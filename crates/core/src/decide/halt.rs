@@ -85,6 +85,9 @@ pub(super) fn refusal_of_call(event: &str, status: u16, code: &str, reason: impl
     })
 }
 
+/// What a worker is told whose token is not, or no longer, that of its lease.
+pub(super) const LEASE_LOST: &str = "the token is not that of a live lease on this record";
+
 /// The answer to a worker whose lease is over (EXE-8).
 pub(super) fn lease_lost(record: &Record, event: &str, token: Token) -> Box<Refusal> {
     match record.committed {
@@ -93,6 +96,6 @@ pub(super) fn lease_lost(record: &Record, event: &str, token: Token) -> Box<Refu
             refusal.committed = Some(winner);
             refusal
         }
-        _ => refusal(record, event, 409, "lease_lost", "the token is not that of a live lease on this record"),
+        _ => refusal(record, event, 409, "lease_lost", LEASE_LOST),
     }
 }

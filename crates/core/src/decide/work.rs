@@ -8,10 +8,11 @@ use super::access::{is_holder, is_worker, may_read};
 use super::carry::{Run, engine_event};
 use super::changes::Effect;
 use super::draft::Draft;
-use super::halt::{Halt, Step, lease_lost, refusal, refusal_of_call};
+use super::halt::{Halt, LEASE_LOST, Step, lease_lost, refusal, refusal_of_call};
 use super::input;
 use super::operation::ErrorReport;
 use super::plan::{NotTaken, Occasion};
+use super::reading::sees_all;
 use super::snapshot::{CountKey, Key, key_parts, queue_of};
 use crate::bounds;
 use crate::expr::eval;
@@ -102,7 +103,7 @@ impl Run<'_> {
     /// EXE-6: the worker begins.
     pub(super) fn start(&mut self, id: RecordId, token: Token) -> Step<Done> {
         let record = self.subject(id, "start")?;
-        match self.standing(&record, token)? {
+        match self.standing(&record, "start", token)? {
             Standing::Live => {}
             Standing::Committed | Standing::Done => return Ok(Done::Repeated),
             Standing::Aborted(_) => return Err(Halt::Refuse(lease_lost(&record, "start", token))),
@@ -118,7 +119,7 @@ impl Run<'_> {
     /// Extend the lease (EXE-5): the new execution, and whether the worker is asked to stop.
     pub(super) fn heartbeat(&mut self, id: RecordId, token: Token, lease: Option<Duration>) -> Step<(Execution, bool)> {
         let record = self.subject(id, "heartbeat")?;
-        match self.standing(&record, token)? {
+        match self.standing(&record, "heartbeat", token)? {
             Standing::Live | Standing::Committed => {}
             Standing::Done | Standing::Aborted(_) => {
                 return Err(Halt::Refuse(lease_lost(&record, "heartbeat", token)));
@@ -146,7 +147,7 @@ impl Run<'_> {
     /// EXE-12, EXE-13, FM-1: the effect lands, once, with everything its row names.
     pub(super) fn commit(&mut self, id: RecordId, token: Token, result: &Json, finish: bool) -> Step<Done> {
         let record = self.subject(id, "commit")?;
-        match self.standing(&record, token)? {
+        match self.standing(&record, "commit", token)? {
             Standing::Live => {}
             Standing::Committed if finish => {
                 self.close(id)?;
@@ -179,7 +180,7 @@ impl Run<'_> {
 
     pub(super) fn finish(&mut self, id: RecordId, token: Token) -> Step<Done> {
         let record = self.subject(id, "finish")?;
-        match self.standing(&record, token)? {
+        match self.standing(&record, "finish", token)? {
             Standing::Committed => self.close(id).map(|()| Done::Changed),
             Standing::Done => Ok(Done::Repeated),
             Standing::Live => {
@@ -209,7 +210,7 @@ impl Run<'_> {
     /// EXE-7: a failure, a yield or a lost lease before the commit.
     pub(super) fn fail(&mut self, id: RecordId, token: Token, report: &ErrorReport, event: &str) -> Step<Done> {
         let record = self.subject(id, event)?;
-        match self.standing(&record, token)? {
+        match self.standing(&record, event, token)? {
             Standing::Live => {}
             Standing::Committed | Standing::Done => {
                 let reason = "this execution's own effect has landed";
@@ -233,17 +234,31 @@ impl Run<'_> {
         Ok(Done::Changed)
     }
 
-    /// Where the execution with this token stands; an older one is loaded, so that its worker gets its own answer. FM-5, FM-8: a
-    /// lease is known by its token, not by who comes with it, and one that was lost stays lost.
-    fn standing(&self, record: &Record, token: Token) -> Step<Standing> {
+    /// How the execution with this token stands towards whoever reports. INV-9: a worker that never held it, and may not see the
+    /// record, hears what it would hear of a record that is not there.
+    fn standing(&self, record: &Record, event: &str, token: Token) -> Step<Standing> {
+        if let Some(own) = self.own_standing(record, token)? {
+            return Ok(own);
+        }
+        let actor = &self.draft.operation.actor;
+        let live = record.live_execution().map(|execution| execution.token);
+        if sees_all(actor) || may_read(&self.draft, record, actor, live)? {
+            return Ok(Standing::Aborted(None));
+        }
+        Err(Halt::Refuse(no_lease(event)))
+    }
+
+    /// Where the caller's own execution with this token stands; an older one is loaded, so that its worker gets its own answer. `None`
+    /// for a token that was never given out, and for a stolen one, which is worth no more. FM-5, FM-8: a lease is known by its
+    /// token, not by who comes with it, and one that was lost stays lost.
+    fn own_standing(&self, record: &Record, token: Token) -> Step<Option<Standing>> {
         let actor = &self.draft.operation.actor;
         let of = |execution: &Execution| match execution.status {
-            // A stolen token is worth no more than one that was never given out.
-            _ if !is_holder(execution, actor) => Standing::Aborted(None),
-            ExecutionStatus::Leased | ExecutionStatus::InProgress => Standing::Live,
-            ExecutionStatus::Committed => Standing::Committed,
-            ExecutionStatus::Done => Standing::Done,
-            ExecutionStatus::Aborted => Standing::Aborted(execution.aborted.clone()),
+            _ if !is_holder(execution, actor) => None,
+            ExecutionStatus::Leased | ExecutionStatus::InProgress => Some(Standing::Live),
+            ExecutionStatus::Committed => Some(Standing::Committed),
+            ExecutionStatus::Done => Some(Standing::Done),
+            ExecutionStatus::Aborted => Some(Standing::Aborted(execution.aborted.clone())),
         };
         match &record.execution {
             // EXE-9. A lease that ran out is dealt with before anybody gets here, unless the record is set aside.
@@ -253,7 +268,7 @@ impl Run<'_> {
                     && newest.expires_at <= self.draft.now
                     && matches!(newest.status, ExecutionStatus::Leased | ExecutionStatus::InProgress) =>
             {
-                Ok(Standing::Aborted(None))
+                Ok(is_holder(newest, actor).then_some(Standing::Aborted(None)))
             }
             Some(newest) if newest.token == token => Ok(of(newest)),
             Some(newest) if token < newest.token => {
@@ -261,13 +276,12 @@ impl Run<'_> {
                 self.draft.note_read(Key::Execution(record.id, token));
                 match self.draft.snapshot.executions.get(&key) {
                     Some(Some(execution)) => Ok(of(execution)),
-                    Some(None) => Ok(Standing::Aborted(None)),
-                    None if self.draft.snapshot.complete => Ok(Standing::Aborted(None)),
+                    Some(None) => Ok(None),
+                    None if self.draft.snapshot.complete => Ok(None),
                     None => Err(Halt::Missing(vec![Key::Execution(record.id, token)])),
                 }
             }
-            // A token that was never given out.
-            _ => Ok(Standing::Aborted(None)),
+            _ => Ok(None),
         }
     }
 
@@ -279,6 +293,8 @@ impl Run<'_> {
             Some(record) if may_read(&self.draft, record, actor, None)? => {
                 Err(Halt::Refuse(refusal(record, event, 403, "not_allowed", "only a worker may do this")))
             }
+            // A worker's lease on a record that was pruned is as lost as one that never was.
+            None if is_worker(actor) && !sees_all(actor) && event != "lease" => Err(Halt::Refuse(no_lease(event))),
             _ => Err(Halt::Refuse(not_found(event))),
         }
     }
@@ -332,6 +348,11 @@ pub(super) fn not_found(event: &str) -> Box<super::changes::Refusal> {
     let mut refusal = refusal_of_call(event, 404, "not_found", "there is no such record");
     refusal.denial = true;
     refusal
+}
+
+/// The answer to a worker's report on what it may not even know of.
+fn no_lease(event: &str) -> Box<super::changes::Refusal> {
+    refusal_of_call(event, 409, "lease_lost", LEASE_LOST)
 }
 
 /// A report on LEASED implies the start. `false` where it had started already.

@@ -1,6 +1,6 @@
 //! A whole lifecycle, and the set of lifecycles that know each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::data::Field;
 use super::row::{By, Formula, Row};
 use crate::diagnostic::Span;
+use crate::expr::{ActorPart, Binary, Kind, Path, Root, walk};
 use crate::time::Duration;
+use crate::value::Value;
 
 /// Number of a state within its lifecycle.
 pub type StateIx = u8;
@@ -303,6 +305,22 @@ impl Lifecycle {
 
     pub fn event(&self, name: &str) -> Option<&Event> {
         self.events.iter().find(|event| *event.name == *name)
+    }
+
+    /// The roles that its `[who]` asks for, as in `'moderator' in actor.roles`.
+    pub fn roles(&self) -> BTreeSet<Arc<str>> {
+        let mut roles = BTreeSet::new();
+        for who in &self.who {
+            walk(&who.formula.expr, &mut |part| {
+                if let Kind::Binary(Binary::In, role, list) = &part.kind
+                    && let Kind::Const(Value::Text(role)) = &role.kind
+                    && let Kind::Read(Path { root: Root::Actor(ActorPart::Roles), .. }) = &list.kind
+                {
+                    roles.insert(Arc::clone(role));
+                }
+            });
+        }
+        roles
     }
 
     /// The rows of one of the engine's own events.

@@ -7,7 +7,7 @@ use onceward_core::hex;
 use onceward_core::time::Time;
 use onceward_store::log::Body;
 use onceward_store::scan::{Difference, LogRow, Scan, What};
-use onceward_store::{Entry, StoreError};
+use onceward_store::{Entry, KeyChange, StoreError};
 
 use super::again::{Again, needs_result};
 use super::report::Drift;
@@ -165,6 +165,9 @@ impl<S: Scan> Verify<'_, S> {
         if let Some(used) = &first.body.used {
             return self.used(&first.entry, used).await;
         }
+        if let Some(change) = &first.body.key {
+            return self.key_change(&first.entry, change);
+        }
         if first.body.catalog > self.scratch.catalog().number() {
             let learned = self.store.learn().await?;
             self.scratch.learn(&learned.catalog)?;
@@ -208,6 +211,18 @@ impl<S: Scan> Verify<'_, S> {
                     self.lose(&told.entry)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// INV-8: a key is made once, and no two have one secret.
+    fn key_change(&mut self, entry: &Entry, change: &KeyChange) -> Result<(), StoreError> {
+        if entry.record.is_some() || entry.version != 0 {
+            let why = "a change of API keys belongs to no record";
+            self.found(Difference::broken(HISTORY, entry.seq, why).against("INV-3"));
+        }
+        for why in self.scratch.change_keys(entry, change)? {
+            self.found(Difference::broken(HISTORY, entry.seq, why).against("INV-8"));
         }
         Ok(())
     }

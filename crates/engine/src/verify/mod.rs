@@ -12,12 +12,14 @@
 //! | `invariants.rs` | what must hold of every change, and of the whole |
 //! | `tables.rs` | tables held against the scratch |
 //! | `uses.rs` | versions that became current on somebody's word |
+//! | `missing.rs` | rows that should be there and were not met |
 //! | `seen.rs` | which rows were met, one bit each |
 //! | `report.rs` | what was found |
 
 mod again;
 mod invariants;
 mod log;
+mod missing;
 mod pruned;
 mod report;
 mod seen;
@@ -94,9 +96,7 @@ async fn once<S: Scan>(store: &S, now: Time, watch: &mut dyn Watch) -> Result<Re
     }
     verify.stand().await?;
     verify.read_log().await?;
-    for table in store.tables() {
-        verify.table(*table).await?;
-    }
+    verify.tables().await?;
     verify.whole()?;
     verify.uses_untold();
     verify.report.seq = verify.scratch.seq;
@@ -141,7 +141,7 @@ impl<S: Scan> Verify<'_, S> {
     /// How many rows of a table there should be, about.
     fn about(&self, table: Table) -> u64 {
         match table {
-            Table::Counter | Table::Pruned => 1,
+            Table::Counter | Table::Pruned | Table::KeyChanges => 1,
             _ => self.scratch.records,
         }
     }

@@ -6,11 +6,13 @@ use onceward_core::model::WorkKey;
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use onceward_store::scan::{
-    At, Beside, Cell, Columns, Kept, Known, MANY, Scan, Table, What, execution_columns, expected,
+    At, Beside, Cell, Columns, Kept, Known, MANY, Scan, Table, What, effect_columns, execution_columns, expected,
+    key_columns,
 };
 use onceward_store::{Difference, Keyed, Kind, Standing, StoreError};
 use sha2::{Digest, Sha256};
 
+use super::missing::{Met, is_of_records};
 use super::seen::Seen;
 use super::{PAGE, Stop, Verify};
 
@@ -22,22 +24,44 @@ const ROUNDS: usize = 3;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl<S: Scan> Verify<'_, S> {
-    pub(super) async fn table(&mut self, table: Table) -> Result<(), Stop> {
-        let mut seen = Seen::default();
-        let mut since = None;
-        for round in 1..=ROUNDS {
-            // Whoever waits for its time stands in `later`, and is put where it belongs at any moment after that, without a word in the
-            // log: first there, then here, it is met once at least.
-            if matches!(table, Table::Ready | Table::Lanes) {
-                let is_first = round == 1 && table == Table::Ready;
-                self.pages(Table::Later, &mut since, &mut seen, is_first).await?;
+    /// Every table, and what is missing in it.
+    pub(super) async fn tables(&mut self) -> Result<(), Stop> {
+        let mut of_records = Vec::new();
+        for table in self.store.tables() {
+            let mut met = Met::of(*table);
+            self.read(&mut met, true).await?;
+            if is_of_records(*table) {
+                // All of them are asked of each record once, at the end: reading a record back takes longer than a row.
+                of_records.push(met);
+            } else if self.missing(&met, false)? > 0 {
+                self.again(met).await?;
             }
-            self.pages(table, &mut since, &mut seen, round == 1).await?;
-            if self.missing(table, since.unwrap_or(0), &seen, round == ROUNDS)? == 0 {
+        }
+        for met in self.missing_records(of_records)? {
+            self.again(met).await?;
+        }
+        Ok(())
+    }
+
+    /// Something was missing: it may have gone from before the reader to behind it.
+    async fn again(&mut self, mut met: Met) -> Result<(), Stop> {
+        for round in 2..=ROUNDS {
+            self.read(&mut met, false).await?;
+            if self.missing(&met, round == ROUNDS)? == 0 {
                 break;
             }
         }
         Ok(())
+    }
+
+    async fn read(&mut self, met: &mut Met, is_first: bool) -> Result<(), Stop> {
+        // Whoever waits for its time stands in `later`, and is put where it belongs at any moment after that, without a word in the
+        // log: first there, then here, it is met once at least.
+        if matches!(met.table, Table::Ready | Table::Lanes) {
+            let tell = is_first && met.table == Table::Ready;
+            self.pages(Table::Later, &mut met.since, &mut met.seen, tell).await?;
+        }
+        self.pages(met.table, &mut met.since, &mut met.seen, is_first).await
     }
 
     /// All rows of a table. What is wrong with them is told once, and they are counted once.
@@ -66,6 +90,7 @@ impl<S: Scan> Verify<'_, S> {
     fn row(&mut self, table: Table, row: &Kept, seq: u64, seen: &mut Seen, tell: bool) -> Result<(), StoreError> {
         let mut wrong = Vec::new();
         match &row.at {
+            At::Record(id) if table == Table::Effects => self.of_effect(*id, row, seen, &mut wrong)?,
             At::Record(id) => self.of_record(table, *id, row, seen, (tell, &mut wrong))?,
             At::Execution(id, token) => self.of_execution(*id, *token, row, seen, &mut wrong)?,
             At::Link { target, name, source } => match self.scratch.link(*target, name, *source)? {
@@ -148,6 +173,26 @@ impl<S: Scan> Verify<'_, S> {
         Ok(())
     }
 
+    fn of_effect(
+        &mut self,
+        id: RecordId,
+        row: &Kept,
+        seen: &mut Seen,
+        wrong: &mut Vec<What>,
+    ) -> Result<(), StoreError> {
+        let Some(known) = self.scratch.brief(id)? else {
+            wrong.push(What::Extra);
+            return Ok(());
+        };
+        seen.mark(known.row);
+        match &known.effect {
+            _ if known.lost => {}
+            Some(effect) => compare(&row.columns, &effect_columns(effect), wrong),
+            None => wrong.push(What::Extra),
+        }
+        Ok(())
+    }
+
     /// Whether a job that stands at the back of its lane should stand in front: there is room for one more than those before it.
     fn is_held_back(&mut self, known: &Known, better: u64) -> Result<bool, StoreError> {
         let Some(key) = readiness(&known.record).and_then(|waiting| waiting.key) else { return Ok(false) };
@@ -179,11 +224,11 @@ impl<S: Scan> Verify<'_, S> {
         seen: &mut Seen,
         wrong: &mut Vec<What>,
     ) -> Result<(), StoreError> {
-        let Some(known) = self.scratch.known(id)? else {
+        let Some(known) = self.scratch.brief(id)? else {
             wrong.push(What::Extra);
             return Ok(());
         };
-        let execution = match self.scratch.execution(&known, token)? {
+        let execution = match self.scratch.execution(known.row, id, token)? {
             Some(Keyed { row, value, .. }) => {
                 seen.mark(row);
                 value
@@ -242,6 +287,11 @@ impl<S: Scan> Verify<'_, S> {
             }
             return Ok(());
         }
+        if table == Table::KeyChanges {
+            seen.mark(1);
+            compare(&row.columns, &vec![("one", cell(1)), ("changes", cell(self.scratch.key_changes))], wrong);
+            return Ok(());
+        }
         let Some(kind) = kind(table) else { return Ok(()) };
         let kept = self.scratch.keyed(kind, key)?;
         if let Some(kept) = &kept {
@@ -263,6 +313,10 @@ impl<S: Scan> Verify<'_, S> {
                 wrong.push(What::Extra);
                 return Ok(());
             }
+            (Table::ApiKeys, Some(_)) => match self.scratch.api_key(key)? {
+                Some(known) => key_columns(&known),
+                None => Columns::new(),
+            },
             (Table::Uniques, Some(holder)) => vec![("holder", cell(holder))],
             (Table::Accounts, Some(balance)) => {
                 let (asset, name) = key.split_once(onceward_store::scan::SEPARATOR).unwrap_or((key, ""));
@@ -274,114 +328,30 @@ impl<S: Scan> Verify<'_, S> {
         compare(&row.columns, &told, wrong);
         Ok(())
     }
-
-    /// Rows that should be there and were not met; how many. Those that changed while the table was read are left out.
-    fn missing(&mut self, table: Table, since: u64, seen: &Seen, tell: bool) -> Result<u64, StoreError> {
-        let mut missing = 0;
-        let mut last = 0;
-        loop {
-            let rows = self.rows_after(table, last)?;
-            let Some((row, ..)) = rows.last() else { break };
-            last = *row;
-            for (row, stands, born) in rows {
-                let Some((table, at)) = stands.filter(|_| !seen.has(row)) else { continue };
-                if born > since {
-                    self.report.too_young += u64::from(tell);
-                    continue;
-                }
-                missing += 1;
-                if tell {
-                    let difference = Difference::new(table.name(), at, What::Missing);
-                    self.found(Difference { rule: rule(table), ..difference });
-                }
-            }
-        }
-        Ok(missing)
-    }
-
-    /// Rows of the scratch after a number: what each stands for in which table, if it stands for something, and since when.
-    fn rows_after(&mut self, table: Table, last: u64) -> Result<Vec<Expected>, StoreError> {
-        if let Some(kind) = kind(table) {
-            let rows = self.scratch.keyed_after(kind, last, PAGE)?.into_iter();
-            return Ok(rows
-                .map(|row| {
-                    // A row that counts nothing may as well not be there.
-                    let counts = match (kind, row.value.as_deref()) {
-                        (_, None) => false,
-                        (Kind::Count | Kind::Tally | Kind::Reference, Some(value)) => value != "0",
-                        _ => true,
-                    };
-                    (row.row, counts.then_some((table, row.at)), row.born)
-                })
-                .collect());
-        }
-        Ok(match table {
-            Table::Counter | Table::Pruned => {
-                vec![(1, Some((table, At::Key("1".to_owned()))), 0)].into_iter().filter(|_| last == 0).collect()
-            }
-            Table::Executions => {
-                let rows = self.scratch.executions_after(last, PAGE)?.into_iter();
-                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
-            }
-            Table::Entries => {
-                let rows = self.scratch.moved_after(last, PAGE)?.into_iter();
-                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
-            }
-            Table::Links => {
-                let rows = self.scratch.links_after(last, PAGE)?.into_iter();
-                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
-            }
-            _ => {
-                let rows = self.scratch.records_after(last, PAGE)?.into_iter();
-                rows.map(|known| {
-                    let at = |table| (table, At::Record(known.record.id));
-                    (known.row, self.stands_in(table, &known).map(at), known.entry)
-                })
-                .collect()
-            }
-        })
-    }
-
-    /// The table that must have a row of a record, where it is this one, or where the record should still wait for its time before it
-    /// stands in this one. In `ready` that is not known of jobs with a work key: their lane says it.
-    fn stands_in(&self, table: Table, known: &Known) -> Option<Table> {
-        if known.lost {
-            return None;
-        }
-        expected(table, known, self.scratch.catalog(), Beside::Nothing)?;
-        let (Table::Ready | Table::Lanes, Some(waiting)) = (table, readiness(&known.record)) else {
-            return Some(table);
-        };
-        if waiting.from > self.now.max(self.latest) {
-            return ((table == Table::Lanes) == waiting.key.is_some()).then_some(Table::Later);
-        }
-        (table == Table::Lanes || waiting.key.is_none()).then_some(table)
-    }
 }
 
-/// A row that should be there: its number in the scratch, what it stands for in which table, if it does, and since when.
-type Expected = (u64, Option<(Table, At)>, u64);
-
 /// The rows with keys that a table keeps.
-const fn kind(table: Table) -> Option<Kind> {
+pub(super) const fn kind(table: Table) -> Option<Kind> {
     match table {
         Table::Uniques => Some(Kind::Unique),
         Table::Counts => Some(Kind::Count),
         Table::Accounts => Some(Kind::Account),
         Table::Tallies => Some(Kind::Tally),
         Table::Contents => Some(Kind::Reference),
+        Table::ApiKeys => Some(Kind::ApiKey),
         _ => None,
     }
 }
 
 /// What does not hold when a table is wrong.
-const fn rule(table: Table) -> Option<&'static str> {
+pub(super) const fn rule(table: Table) -> Option<&'static str> {
     match table {
         Table::Effects => Some("INV-1"),
         Table::Records | Table::Executions => Some("INV-3"),
         // Whoever waits is found, and what is due is done.
         Table::Queues | Table::Ready | Table::Lanes | Table::Later | Table::Timers => Some("INV-4"),
         Table::Counts | Table::Accounts | Table::Entries => Some("INV-7"),
+        Table::ApiKeys | Table::KeyChanges => Some("INV-8"),
         _ => None,
     }
 }

@@ -10,9 +10,10 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, Holding, Kin, LeaseQuery,
-    LinkPage, LinkQuery, ListQuery, MemoryStore, OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request,
-    RequestName, Save, Standing, StateCount, Statement, StatementQuery, Store, StoreError, VersionCount, WorkerSeen,
+    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, Holding, KeptKeys, KeyEdit,
+    KeySave, Kin, LeaseQuery, LinkPage, LinkQuery, ListQuery, MemoryStore, OldPage, OldQuery, OldRequests, Page, Prune,
+    PruneSave, Request, RequestName, Save, Standing, StateCount, Statement, StatementQuery, Store, StoreError,
+    VersionCount, WorkerSeen,
 };
 use tokio::sync::Semaphore;
 
@@ -191,6 +192,18 @@ impl Store for Troubled {
 
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         self.inner.forget(old).await
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        self.inner.keys().await
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        self.inner.key_changes().await
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        self.inner.edit_keys(edit).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

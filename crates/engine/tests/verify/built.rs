@@ -11,10 +11,11 @@ use onceward_core::value::RecordId;
 use onceward_engine::{Report, verify};
 use onceward_store::scan::Scan;
 use onceward_store::{
-    Clock, Content, Request, RequestName, Save, SqliteStore, SqliteView, Store, WorkerName, WorkerSeen,
+    ApiKey, Clock, Content, KeyEdit, KeySave, Request, RequestName, Save, SqliteStore, SqliteView, Store, WorkerName,
+    WorkerSeen,
 };
 use onceward_testkit::random::{Chance, Play};
-use onceward_testkit::{user, worker};
+use onceward_testkit::{operator, user, worker};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -197,6 +198,7 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     let seen = WorkerSeen { name, lifecycles: vec!["suite.task".into()], seen: later };
     store.note_workers(&[seen]).await.expect("a note");
     turn(store, &[tasks[0], first]).await;
+    give_keys(store, now).await;
     later
 }
 
@@ -219,6 +221,32 @@ async fn turn<S: Store>(store: &S, ids: &[RecordId]) {
     for name in ["suite.task", "suite.box"] {
         let hash = &old.definitions.get(name).expect("it is known").hash;
         store.use_definition(hash, "ops", start()).await.expect("it was there before");
+    }
+}
+
+/// A key that lives, one that was revoked, and one that is no longer kept.
+async fn give_keys<S: Store>(store: &S, now: Time) {
+    let later = |seconds| now.checked_add(Duration::from_secs(seconds)).expect("a time");
+    let key = |number: u8| ApiKey {
+        id: format!("key{number}").into(),
+        hash: [number; 32],
+        owner: "ann".into(),
+        roles: vec!["producer".into(), "worker".into()],
+        lifecycles: (number == 1).then(|| vec!["suite.task".into()]),
+        name: "a key".into(),
+        created_at: now,
+        expires_at: (number == 1).then(|| later(1_000)),
+        revoked_at: None,
+    };
+    let nothing = KeyEdit { actor: operator("olga"), since: 0, now, made: None, revoked: None, forgotten: Vec::new() };
+    let mut edits: Vec<KeyEdit> =
+        (1..=3).map(|number| KeyEdit { made: Some(key(number)), ..nothing.clone() }).collect();
+    edits.extend(["key2", "key3"].map(|id| KeyEdit { revoked: Some(id.into()), now: later(1), ..nothing.clone() }));
+    edits.push(KeyEdit { forgotten: vec!["key3".into()], now: later(2), ..nothing.clone() });
+    for edit in edits {
+        let since = store.key_changes().await.expect("a number");
+        let saved = store.edit_keys(&Arc::new(KeyEdit { since, ..edit })).await;
+        assert!(matches!(saved, Ok(KeySave::Saved(_))), "{saved:?}");
     }
 }
 

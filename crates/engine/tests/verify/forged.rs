@@ -127,6 +127,23 @@ fn books_that_do_not_balance_are_named() {
     assert!(report.differences.iter().filter(miscounted).count() > 1, "the table and the recount: {report:#?}");
 }
 
+/// INV-8: two keys with one secret, a key that is made twice, and one that is revoked without being there.
+#[test]
+fn a_clash_of_keys_is_named() {
+    let built = Built::new(7, 0);
+    let (one, two) = ("%\"made\":{\"id\":\"key1\"%", "%\"made\":{\"id\":\"key2\"%");
+    let text: String = {
+        let copy = built.copy();
+        let connection = copy.connection();
+        let first = entry(&connection, one);
+        connection.query_row("SELECT text FROM history WHERE seq = ?1", [first], |row| row.get(0)).unwrap()
+    };
+    let made = serde_json::from_str::<Json>(&text).unwrap()["key"]["made"].clone();
+    forged(&built, "INV-8", two, |body| body["key"]["made"]["mark"] = made["mark"].clone());
+    forged(&built, "INV-8", two, |body| body["key"]["made"]["id"] = json!("key1"));
+    forged(&built, "INV-8", "%\"revoked\":\"key2\"%", |body| body["key"]["revoked"] = json!("nobody"));
+}
+
 /// A key belongs to the record whose key it is.
 #[test]
 fn a_key_in_the_wrong_hands_is_named() {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use onceward_core::compile::compile;
 use onceward_core::diagnostic::{File, Files, Severity};
 use onceward_core::model::Definitions;
 use onceward_engine::Checks;
@@ -25,11 +26,12 @@ pub(super) struct Loading {
 pub(super) fn read(folders: &[PathBuf], checks: &Checks) -> Result<Option<Loading>> {
     let mut loading = Loading::default();
     for (system, files) in systems() {
-        let loaded =
-            onceward_core::load(&files).map_err(|_| anyhow::anyhow!("the shipped system {system} is not sound"))?;
-        match unanswered(&loaded.definitions, checks).first() {
+        // Proved by the tests they ship with, and again by the engine: here it is only their checks that count.
+        let definitions =
+            compile(&files).definitions.ok_or_else(|| anyhow!("the shipped system {system} does not compile"))?;
+        match unanswered(&definitions, checks).first() {
             Some(check) => loading.left_out.push(format!("{system}, since {check}")),
-            None => loading.add(files, &loaded.definitions),
+            None => loading.add(files, &definitions),
         }
     }
     for folder in folders {

@@ -45,7 +45,10 @@ fn relations_are_shown() {
         let tasks: Vec<String> = (0..3).map(|_| made(&served, "suite.task", &json!({ "box": second }))).collect();
         let shown = served.get(&format!("/v1/records/{second}/links")).json();
         assert_eq!(shown["refs"], json!({ "beside": [{ "id": first, "lifecycle": "suite.box", "state": "open" }] }));
-        assert_eq!((ids(&shown["links"]["tasks"]["records"]), &shown["links"]["tasks"]["next"]), (tasks.clone(), &Json::Null));
+        assert_eq!(
+            (ids(&shown["links"]["tasks"]["records"]), &shown["links"]["tasks"]["next"]),
+            (tasks.clone(), &Json::Null)
+        );
         let page = served.get(&format!("/v1/records/{second}/links?name=tasks&limit=2")).json();
         let next = page["links"]["tasks"]["next"].as_str().unwrap().to_owned();
         let rest = served.get(&format!("/v1/records/{second}/links?name=tasks&limit=2&cursor={next}")).json();
@@ -70,14 +73,13 @@ fn accounts_tell_what_moved() {
         }
         let coins = |page: &Json| -> Vec<Json> {
             let all = page["accounts"].as_array().unwrap().iter();
-            all.filter(|one| one["asset"] == "coin").map(|one| json!([one["id"], one["outside"], one["balance"]])).collect()
+            all.filter(|one| one["asset"] == "coin")
+                .map(|one| json!([one["id"], one["outside"], one["balance"]]))
+                .collect()
         };
         let listed = served.get("/v1/accounts").json();
-        let expected = [
-            json!(["coin:mint", true, -50]),
-            json!(["coin:purse:local", false, 25]),
-            json!(["coin:shop", false, 25]),
-        ];
+        let expected =
+            [json!(["coin:mint", true, -50]), json!(["coin:purse:local", false, 25]), json!(["coin:shop", false, 25])];
         assert_eq!(coins(&listed), expected);
         let (mut paged, mut path) = (Vec::new(), "/v1/accounts?limit=1".to_owned());
         loop {
@@ -92,11 +94,17 @@ fn accounts_tell_what_moved() {
         let short: Vec<Json> =
             lines.iter().map(|one| json!([one["event"], one["amount"], one["balance"], one["other"]])).collect();
         let (shop, mint) = (json!({ "account": "coin:shop" }), json!({ "account": "coin:mint" }));
-        assert_eq!(short, [json!(["spend", -5, 25, shop]), json!(["spend", -20, 30, shop]), json!(["earn", 50, 50, mint])]);
+        assert_eq!(
+            short,
+            [json!(["spend", -5, 25, shop]), json!(["spend", -20, 30, shop]), json!(["earn", 50, 50, mint])]
+        );
         assert!(lines.iter().all(|one| one["record"] == json!(id) && one["at"].is_string() && one["seq"].is_u64()));
         assert_eq!((&told["next"], &told["carried_forward"]), (&Json::Null, &json!(0)));
         let page = served.get("/v1/accounts/coin:purse:local/entries?limit=2").json();
-        assert_eq!((page["entries"].as_array().unwrap(), &page["carried_forward"]), (&lines[..2].to_vec(), &Json::Null));
+        assert_eq!(
+            (page["entries"].as_array().unwrap(), &page["carried_forward"]),
+            (&lines[..2].to_vec(), &Json::Null)
+        );
         let next = page["next"].as_str().unwrap();
         let rest = served.get(&format!("/v1/accounts/coin:purse:local/entries?limit=2&cursor={next}")).json();
         assert_eq!(rest["entries"].as_array().unwrap(), &lines[2..].to_vec());

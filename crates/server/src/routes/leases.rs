@@ -166,6 +166,7 @@ async fn lease(
     if app.gate().is_leaving() {
         return Err(Problem::leaving());
     }
+    caller.may_lease(&wanted.lifecycles)?;
     are_there(&app, &wanted).await?;
     let _place = if wanted.wait.is_zero() { None } else { Some(app.gate().poll()?) };
     let goes_on = || !app.gate().is_leaving();

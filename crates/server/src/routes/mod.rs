@@ -5,6 +5,7 @@ pub(crate) mod events;
 pub(crate) mod executions;
 pub(crate) mod health;
 pub(crate) mod home;
+pub(crate) mod keys;
 pub(crate) mod leases;
 pub(crate) mod lifecycles;
 pub(crate) mod links;

@@ -117,23 +117,25 @@ impl Follower {
         let app = self.app.clone();
         let mut text = String::new();
         loop {
-            // What is there already goes along; only the first is waited for.
-            let wait = if text.is_empty() { app.settings().keep_alive } else { std::time::Duration::ZERO };
-            let entry = tokio::select! {
-                biased;
-                () = app.gate().left(), if text.is_empty() => return None,
-                entry = timeout(wait, self.log.next()) => entry,
+            let entry = match self.log.at_hand() {
+                Some(entry) => entry,
+                // What is there already goes along; only the first is waited for.
+                None if !text.is_empty() => return Some(text.into()),
+                None => {
+                    let next = tokio::select! {
+                        () = app.gate().left() => return None,
+                        next = timeout(app.settings().keep_alive, self.log.next()) => next,
+                    };
+                    match next {
+                        Ok(Ok(Some(entry))) => entry,
+                        // A follower that comes again is told why.
+                        Ok(Ok(None) | Err(_)) => return None,
+                        Err(_) => return Some(Bytes::from_static(b": still here\n\n")),
+                    }
+                }
             };
-            match entry {
-                Ok(Ok(Some(entry))) => match self.wants(&entry).await {
-                    Ok(true) => self.write(&entry, &mut text).ok()?,
-                    Ok(false) => {}
-                    Err(_) => return None,
-                },
-                // A follower that comes again is told why.
-                Ok(Ok(None) | Err(_)) if text.is_empty() => return None,
-                Err(_) if text.is_empty() => return Some(Bytes::from_static(b": still here\n\n")),
-                Ok(Ok(None) | Err(_)) | Err(_) => return Some(text.into()),
+            if self.wants(&entry).await.ok()? {
+                self.write(&entry, &mut text).ok()?;
             }
             if text.len() >= TOGETHER {
                 return Some(text.into());

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use onceward_core::decide::{Account, Call, LedgerMove, Operation};
 use onceward_core::hex;
-use onceward_core::record::Execution;
+use onceward_core::record::{Actor, Execution};
 use onceward_core::value::{RecordId, Value};
-use onceward_store::Entry;
 use onceward_store::log::{Body, RefusalMark};
+use onceward_store::{Entry, KeyChange};
 use serde::Serialize;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use utoipa::ToSchema;
 
 use super::{ExecutionId, ExecutionShape, Text, When};
@@ -78,6 +78,10 @@ pub(crate) struct EntryShape {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pruned: Option<u64>,
+    /// An API key that was made or revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Object)]
+    key: Option<Json>,
     /// Of this entry and the record's one before.
     #[schema(pattern = "^[0-9a-f]{64}$")]
     hash: String,
@@ -135,7 +139,10 @@ impl EntryShape {
             version: entry.version,
             at: When(entry.at),
             event: event(&body),
-            actor: operation.map(|operation| Arc::clone(&operation.actor.id)),
+            actor: operation
+                .map(|operation| &operation.actor)
+                .or(body.key.as_ref().map(|change| &change.actor))
+                .map(id),
             input: operation.and_then(input),
             lifecycle,
             owner,
@@ -146,10 +153,26 @@ impl EntryShape {
             moves: body.moves.iter().filter(|_| whole).map(|moved| MoveShape::of(moved)).collect(),
             refusal: body.refusal.as_ref().map(RefusalShape::of),
             pruned: body.pruned.as_ref().map(|checkpoint| checkpoint.records()),
+            key: body.key.as_deref().map(key),
             audit: body.audit,
             hash: hex::encode(&entry.hash),
         })
     }
+}
+
+fn id(actor: &Actor) -> Arc<str> {
+    Arc::clone(&actor.id)
+}
+
+/// Without the mark by which `verify` knows its secret.
+fn key(change: &KeyChange) -> Json {
+    let made = change.made.as_ref().map(|key| {
+        json!({
+            "id": key.id, "owner": key.owner, "roles": key.roles, "lifecycles": key.lifecycles, "name": key.name,
+            "expires_at": key.expires_at.map(|time| time.to_string()),
+        })
+    });
+    json!({ "made": made, "revoked": change.revoked, "forgotten": change.forgotten })
 }
 
 fn shown(record: RecordId, execution: &Execution) -> Json {
@@ -181,6 +204,7 @@ fn event(body: &Body) -> Arc<str> {
         (None, Some((event, _)), _) => Arc::clone(event),
         (None, None, Some(refusal)) => Arc::clone(&refusal.event),
         (None, None, None) if body.pruned.is_some() => "prune".into(),
+        (None, None, None) if body.key.is_some() => "key".into(),
         (None, None, None) => "link".into(),
     }
 }

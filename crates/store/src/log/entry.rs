@@ -19,6 +19,7 @@ use super::checkpoint::Checkpoint;
 use super::diff::Diff;
 use crate::StoreError;
 use crate::account::{AccountName, named};
+use crate::api_keys::KeyChange;
 use crate::batch::{Outcome, Write};
 
 pub type Hash = [u8; 32];
@@ -31,7 +32,7 @@ pub const NO_HASH: Hash = [0; 32];
 pub struct Entry {
     /// Its place in the log; no place is left out.
     pub seq: u64,
-    /// `None` for a refusal that was audited, for a checkpoint, and for a version that became current.
+    /// `None` for a refusal that was audited, for a checkpoint, for a version that became current, and for a change of API keys.
     pub record: Option<RecordId>,
     /// The record's version after it.
     pub version: u64,
@@ -106,6 +107,9 @@ pub struct Body<'a> {
     /// Nobody's record: a version became the current one of its lifecycle by somebody's word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Used>,
+    /// Nobody's operation either: an API key that was made or revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Cow<'a, KeyChange>>,
 }
 
 /// What became current, and by whose word. When is the entry's own time.
@@ -204,6 +208,12 @@ pub(crate) fn entry_of(checkpoint: &Checkpoint, now: Time, previous: &Hash) -> R
 /// The entry of a version that became current; it follows no other.
 pub(crate) fn entry_of_use(used: Used, now: Time) -> Result<NewEntry, StoreError> {
     NewEntry::write(None, 0, now, &NO_HASH, &Body { used: Some(used), ..Body::default() })
+}
+
+/// The entry of a change of API keys. It stands by itself, as a refusal does.
+pub(crate) fn key_entry(change: &KeyChange, now: Time) -> Result<NewEntry, StoreError> {
+    let body = Body { key: Some(Cow::Borrowed(change)), ..Body::default() };
+    NewEntry::write(None, 0, now, &NO_HASH, &body)
 }
 
 /// The entries of one operation. `heads` knows the hash of each record's last entry and learns the new ones.

@@ -7,6 +7,7 @@ use onceward_core::decide::{Effect, Snapshot};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
+use crate::api_keys::KeptKeys;
 use crate::batch::{Request, RequestName};
 use crate::catalog::Catalog;
 use crate::log::{Entry, Hash};
@@ -27,6 +28,7 @@ pub(super) struct Kept {
     /// With the time when each was answered.
     pub(super) requests: BTreeMap<RequestName, (Request, Time)>,
     pub(super) pruned: Standing,
+    pub(super) keys: KeptKeys,
     pub(super) log: Vec<Entry>,
     pub(super) catalog: Arc<Catalog>,
     pub(super) workers: BTreeMap<WorkerName, WorkerSeen>,
@@ -61,6 +63,7 @@ impl Default for Kept {
             contents: HashMap::new(),
             requests: BTreeMap::new(),
             pruned: Standing::default(),
+            keys: KeptKeys::default(),
             log: Vec::new(),
             catalog: Arc::default(),
             workers: BTreeMap::new(),

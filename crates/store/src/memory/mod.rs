@@ -3,6 +3,7 @@
 
 mod definitions;
 mod kept;
+mod keys;
 mod ledger;
 mod prune;
 mod read;
@@ -21,6 +22,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
 use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -196,6 +198,18 @@ impl Store for MemoryStore {
 
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         Ok(self.kept().forget(old))
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        Ok(self.kept().keys.clone())
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        Ok(self.kept().keys.changes)
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        self.kept().edit_keys(edit)
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

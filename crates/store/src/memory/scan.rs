@@ -11,11 +11,12 @@ use super::MemoryStore;
 use super::kept::Kept as World;
 use crate::StoreError;
 use crate::account::AccountName;
+use crate::api_keys::{ApiKey, KnownKey};
 use crate::log::EffectMark;
 use crate::prune::Standing;
 use crate::scan::{
     At, Beside, Columns, Cursor, Kept, Known, Learned, LogPage, LogRow, Scan, ScanPage, Spot, Table, execution_columns,
-    expected, joined, key_of_count, key_of_unique, number,
+    expected, joined, key_columns, key_of_count, key_of_unique, number,
 };
 
 const TABLES: &[Table] = &[
@@ -29,6 +30,8 @@ const TABLES: &[Table] = &[
     Table::Links,
     Table::Queues,
     Table::Contents,
+    Table::ApiKeys,
+    Table::KeyChanges,
 ];
 
 impl Scan for MemoryStore {
@@ -163,6 +166,14 @@ impl World {
                     ("floor", number(floor)),
                     ("head", head),
                 ];
+                vec![Kept::new(At::Key("1".to_owned()), columns)]
+            }
+            Table::ApiKeys => {
+                let row = |key: &ApiKey| Kept::new(At::Key(key.id.to_string()), key_columns(&KnownKey::of(key)));
+                self.keys.keys.iter().map(row).collect()
+            }
+            Table::KeyChanges => {
+                let columns = vec![("one", number(1)), ("changes", number(self.keys.changes))];
                 vec![Kept::new(At::Key("1".to_owned()), columns)]
             }
             Table::Entries

@@ -11,6 +11,7 @@ mod connect;
 mod definitions;
 mod errors;
 mod inbox;
+mod keys;
 mod lanes;
 mod later;
 mod ledger;
@@ -46,6 +47,7 @@ use tokio::sync::watch;
 use tokio_postgres::Row;
 
 use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -358,6 +360,21 @@ impl Store for PostgresStore {
 
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         prune::forget(&self.inner, old).await
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        keys::keys(&self.inner).await
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        keys::changes(&self.inner).await
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        // In a task of its own: a caller that goes away must not leave a transaction half done.
+        let work = keys::edit(Arc::clone(&self.inner), Arc::clone(edit));
+        let ended = |error: tokio::task::JoinError| StoreError::Unavailable(format!("the edit did not end: {error}"));
+        tokio::spawn(work).await.map_err(ended)?
     }
 
     fn news(&self) -> Option<watch::Receiver<u64>> {

@@ -110,7 +110,7 @@ pub(super) fn time(row: &Row, at: usize) -> Result<Time, StoreError> {
     Ok(Time::from_micros(row.try_get(at)?))
 }
 
-fn some_time(row: &Row, at: usize) -> Result<Option<Time>, StoreError> {
+pub(super) fn some_time(row: &Row, at: usize) -> Result<Option<Time>, StoreError> {
     Ok(row.try_get::<_, Option<i64>>(at)?.map(Time::from_micros))
 }
 

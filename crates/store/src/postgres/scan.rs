@@ -30,6 +30,8 @@ pub(super) const TABLES: &[Table] = &[
     Table::Timers,
     Table::Tallies,
     Table::Contents,
+    Table::ApiKeys,
+    Table::KeyChanges,
 ];
 
 const LAST: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
@@ -133,6 +135,17 @@ const STANDING: &str = "checkpoint::text, floor::text, encode(head, 'hex')";
 
 const CONTENT: &str = "encode(sha256(bytes), 'hex'), refs::text";
 
+const LANES: &str = "r.id::text, l.ready_at::text, l.definition::text, (EXISTS (SELECT FROM onceward.ready w \
+     WHERE w.lifecycle = l.lifecycle AND w.rank = l.rank AND w.record = l.record))::int::text, \
+     (CASE WHEN l.front THEN 0 ELSE (SELECT count(*) FROM (SELECT FROM onceward.lanes b \
+     WHERE b.lifecycle = l.lifecycle AND b.key = l.key AND b.front AND (b.rank, b.record) < (l.rank, l.record) \
+     LIMIT 1000) few) END)::text";
+
+const LATER: &str = "r.id::text, w.lifecycle::text, w.rank::text, w.definition::text, w.key, (EXISTS (SELECT FROM onceward.ready b \
+     WHERE b.lifecycle = w.lifecycle AND b.rank = w.rank AND b.record = w.record) OR EXISTS (SELECT FROM onceward.lanes l \
+     WHERE l.lifecycle = w.lifecycle AND l.key = w.key AND l.front IN (false, true) AND l.rank = w.rank \
+     AND l.record = w.record))::int::text";
+
 fn plan(table: Table) -> Plan {
     use Kind::{Bytes, Id, Integer, Long, Text, Truth};
     let (order, columns, from): (&'static [Order], _, _) = match table {
@@ -217,19 +230,12 @@ fn plan(table: Table) -> Plan {
                 Order("l.rank", Long),
                 Order("l.record", Long),
             ],
-            "r.id::text, l.ready_at::text, l.definition::text, (EXISTS (SELECT FROM onceward.ready w \
-             WHERE w.lifecycle = l.lifecycle AND w.rank = l.rank AND w.record = l.record))::int::text, \
-             (CASE WHEN l.front THEN 0 ELSE (SELECT count(*) FROM (SELECT FROM onceward.lanes b \
-             WHERE b.lifecycle = l.lifecycle AND b.key = l.key AND b.front AND (b.rank, b.record) < (l.rank, l.record) \
-             LIMIT 1000) few) END)::text",
+            LANES,
             "onceward.lanes l LEFT JOIN onceward.records r ON r.row = l.record",
         ),
         Table::Later => (
             &[Order("w.ready_at", Long), Order("w.record", Long)],
-            "r.id::text, w.lifecycle::text, w.rank::text, w.definition::text, w.key, (EXISTS (SELECT FROM onceward.ready b \
-             WHERE b.lifecycle = w.lifecycle AND b.rank = w.rank AND b.record = w.record) OR EXISTS (SELECT FROM onceward.lanes l \
-             WHERE l.lifecycle = w.lifecycle AND l.key = w.key AND l.front IN (false, true) AND l.rank = w.rank \
-             AND l.record = w.record))::int::text",
+            LATER,
             "onceward.later w LEFT JOIN onceward.records r ON r.row = w.record",
         ),
         Table::Timers => (
@@ -244,6 +250,12 @@ fn plan(table: Table) -> Plan {
             "onceward.tallies",
         ),
         Table::Contents => (&[Order("contents.sha256", Bytes)], CONTENT, "onceward.contents"),
+        Table::ApiKeys => (
+            &[Order("api_keys.id", Text)],
+            "encode(sha256(hash), 'hex'), owner, roles, lifecycles, name, created_at::text, expires_at::text, revoked_at::text",
+            "onceward.api_keys",
+        ),
+        Table::KeyChanges => (&[Order("key_changes.one", Integer)], "changes::text", "onceward.key_changes"),
     };
     Plan { order, columns, from }
 }

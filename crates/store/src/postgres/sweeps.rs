@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::Pool;
+use super::connect::Pool;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 

@@ -10,6 +10,7 @@ use onceward_core::time::Time;
 use onceward_core::value::Value;
 
 use super::{Beside, Cell, Columns, SEPARATOR, Table};
+use crate::api_keys::KnownKey;
 use crate::catalog::Catalog;
 use crate::log::{EffectMark, Hash};
 use crate::plain::write_fields;
@@ -64,6 +65,20 @@ pub fn expected(table: Table, known: &Known, catalog: &Catalog, beside: Beside) 
     }
 }
 
+/// Whether a table should have a row of a record. The same, without saying which.
+pub fn stands(table: Table, known: &Known) -> bool {
+    let record = &*known.record;
+    match table {
+        Table::Records => true,
+        Table::Effects => known.effect.is_some(),
+        Table::Timers => next_due(record).is_some(),
+        Table::Queues => in_order(record).is_some(),
+        Table::Ready | Table::Later => readiness(record).is_some(),
+        Table::Lanes => readiness(record).is_some_and(|waiting| waiting.key.is_some()),
+        _ => false,
+    }
+}
+
 /// When the record next needs the engine, if its lease ends when the store says.
 fn due(record: &Record, beside: Beside) -> Option<Time> {
     let Beside::Lease(Some(ends)) = beside else { return next_due(record) };
@@ -111,7 +126,7 @@ fn record_columns(known: &Known, catalog: &Catalog) -> Columns {
     ]
 }
 
-fn effect_columns(effect: &EffectMark) -> Columns {
+pub fn effect_columns(effect: &EffectMark) -> Columns {
     vec![("token", number(effect.token.0)), ("result", Some(hex::encode(&effect.result).into()))]
 }
 
@@ -131,6 +146,22 @@ pub fn execution_columns(execution: &Execution) -> Columns {
         ("abort_retryable", aborted.and_then(|abort| number(u8::from(abort.retryable)))),
         ("finish_moves", number(u8::from(execution.finish_moves))),
         ("key", execution.key.as_deref().and_then(parts_text)),
+    ]
+}
+
+/// What `api_keys` should have; the hash by its own hash.
+pub fn key_columns(known: &KnownKey) -> Columns {
+    let time = |time: Option<Time>| time.and_then(|time| number(time.micros()));
+    let key = &known.key;
+    vec![
+        ("hash", Some(hex::encode(&key.mark).into())),
+        ("owner", text(&key.owner)),
+        ("roles", parts_text(&key.roles)),
+        ("lifecycles", key.lifecycles.as_deref().and_then(parts_text)),
+        ("name", text(&key.name)),
+        ("created_at", number(known.created_at.micros())),
+        ("expires_at", time(key.expires_at)),
+        ("revoked_at", time(known.revoked_at)),
     ]
 }
 

@@ -23,7 +23,7 @@ use crate::log::Hash;
 
 pub(crate) use definitions::{KeptDefinition, KeptDefinitions, KeptTurn, held_against_files};
 pub use difference::{Difference, What};
-pub use expected::{Known, execution_columns, expected};
+pub use expected::{Known, effect_columns, execution_columns, expected, key_columns, stands};
 pub(crate) use expected::{joined, key_of_count, key_of_unique, number};
 pub(crate) use rows::Cells;
 
@@ -50,6 +50,9 @@ pub enum Table {
     Counter,
     /// How far the store is pruned: one row.
     Pruned,
+    ApiKeys,
+    /// How often the API keys were changed: one row.
+    KeyChanges,
 }
 
 impl Table {
@@ -72,6 +75,8 @@ impl Table {
             Self::Contents => "contents",
             Self::Counter => "counter",
             Self::Pruned => "pruned",
+            Self::ApiKeys => "api_keys",
+            Self::KeyChanges => "key_changes",
         }
     }
 }
@@ -181,7 +186,7 @@ pub struct ScanPage {
 #[derive(Clone, Debug)]
 pub struct LogRow {
     pub seq: i64,
-    /// `None` for a refusal that was audited, and for a checkpoint.
+    /// `None` for a refusal that was audited, for a checkpoint, and for a change of API keys.
     pub record: Option<RecordId>,
     /// The number of a record that is not there.
     pub nobody: Option<i64>,

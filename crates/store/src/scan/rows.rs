@@ -104,6 +104,8 @@ impl Cells<'_> {
                 Kept::new(At::Key(key), self.columns(&["count"], 3))
             }
             Table::Contents => Kept::new(At::Key(self.shown(0)), self.columns(&["bytes", "refs"], 1)),
+            Table::ApiKeys => Kept::new(At::Key(self.shown(0)), self.columns(API_KEY, 1)),
+            Table::KeyChanges => Kept::new(At::Key(self.shown(0)), self.columns(&["one", "changes"], 0)),
         })
     }
 
@@ -179,3 +181,5 @@ const EXECUTION: &[&str] = &[
     "finish_moves",
     "key",
 ];
+
+const API_KEY: &[&str] = &["hash", "owner", "roles", "lifecycles", "name", "created_at", "expires_at", "revoked_at"];

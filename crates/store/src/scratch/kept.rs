@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::{RECENT, Recent, Scratch, text};
 use crate::StoreError;
+use crate::log::EffectMark;
 use crate::scan::{At, Known, SEPARATOR, joined};
 
 /// Rows that have a key and one value.
@@ -28,6 +29,19 @@ pub enum Kind {
     Recount = 6,
     /// How many records have bytes as payload, by their hash.
     Reference = 7,
+    /// An API key as the log tells it, as JSON.
+    ApiKey = 8,
+    /// The id of the key that a secret is known by, by the mark of the secret.
+    KeyMark = 9,
+}
+
+/// What is known of a record, in short.
+#[derive(Clone, Debug)]
+pub struct Brief {
+    pub row: u64,
+    /// Its log is damaged.
+    pub lost: bool,
+    pub effect: Option<EffectMark>,
 }
 
 /// One of them, or of the executions or links.
@@ -77,6 +91,19 @@ impl Scratch {
             lost: row.get(8)?,
             vouched: row.get(10)?,
         })
+    }
+
+    /// The same, as far as rows beside the record need it: its text is not read.
+    pub fn brief(&self, id: RecordId) -> Result<Option<Brief>, StoreError> {
+        if let Some(Recent { known, .. }) = self.recent.get(&id) {
+            return Ok(Some(Brief { row: known.row, lost: known.lost, effect: known.effect.clone() }));
+        }
+        let mut statement = self.connection.prepare_cached("SELECT row, lost, effect FROM records WHERE id = ?1")?;
+        let mut found = statement.query([id.0.as_bytes()])?;
+        let Some(row) = found.next()? else { return Ok(None) };
+        let effect: Option<String> = row.get(2)?;
+        let effect = effect.map(|effect| serde_json::from_str(&effect)).transpose().map_err(unreadable)?;
+        Ok(Some(Brief { row: row.get(0)?, lost: row.get(1)?, effect }))
     }
 
     /// The records after a number, in the order of their creation.
@@ -145,11 +172,12 @@ impl Scratch {
         Ok(())
     }
 
-    pub fn execution(&self, record: &Known, token: i64) -> Result<Option<Keyed<Execution>>, StoreError> {
+    /// One attempt at the record with this number and this id.
+    pub fn execution(&self, row: u64, id: RecordId, token: i64) -> Result<Option<Keyed<Execution>>, StoreError> {
         let sql = "SELECT row, text, born, token FROM executions WHERE record = ?1 AND token = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let mut found = statement.query(params![record.row, token])?;
-        found.next()?.map(|row| read_execution(row, record.record.id)).transpose()
+        let mut found = statement.query(params![row, token])?;
+        found.next()?.map(|row| read_execution(row, id)).transpose()
     }
 
     /// The executions after a number.
@@ -175,7 +203,8 @@ impl Scratch {
 
     /// The rows of a kind after a number.
     pub fn keyed_after(&self, kind: Kind, row: u64, limit: usize) -> Result<Vec<Keyed<Option<String>>>, StoreError> {
-        let sql = "SELECT row, key, value, born FROM keyed WHERE kind = ?1 AND row > ?2 ORDER BY row LIMIT ?3";
+        // By their numbers, not by the index of kinds: that would go through all of a kind, and sort it, for each page.
+        let sql = "SELECT row, key, value, born FROM keyed WHERE +kind = ?1 AND row > ?2 ORDER BY row LIMIT ?3";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![kind as u8, row, limit])?;
         let mut rows = Vec::new();
@@ -265,7 +294,7 @@ fn read_execution(row: &Row, id: RecordId) -> Result<Keyed<Execution>, StoreErro
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn unreadable(error: serde_json::Error) -> StoreError {
+pub(super) fn unreadable(error: serde_json::Error) -> StoreError {
     StoreError::corrupt(format!("the scratch: {error}"))
 }
 

@@ -43,7 +43,7 @@ impl Scratch {
                 }
                 Key::Execution(id, token) => {
                     let execution = match self.known(*id)? {
-                        Some(known) => self.execution(&known, token_of(*token))?.map(|kept| kept.value),
+                        Some(known) => self.execution(known.row, *id, token_of(*token))?.map(|kept| kept.value),
                         None => None,
                     };
                     snapshot.executions.insert((*id, *token), execution);

@@ -4,6 +4,7 @@
 //! is its sibling in memory. Nothing of the code that writes stores is used here: what it got wrong, this must not get wrong too.
 
 mod kept;
+mod keys;
 mod load;
 mod pruned;
 mod text;
@@ -22,7 +23,7 @@ use crate::catalog::Catalog;
 use crate::log::{Body, Entry};
 use crate::scan::{Known, key_of_count, key_of_unique};
 
-pub use kept::{Keyed, Kind};
+pub use kept::{Brief, Keyed, Kind};
 pub use pruned::Removed;
 
 /// So many records are kept at hand. Most records change again soon or never.
@@ -73,6 +74,8 @@ pub struct Scratch {
     /// How many rows the other tables have had.
     pub rows: u64,
     pruning: pruned::Pruning,
+    /// How often the API keys were changed.
+    pub key_changes: u64,
 }
 
 struct Recent {
@@ -125,6 +128,7 @@ impl Scratch {
             gone: 0,
             rows: 0,
             pruning: pruned::Pruning::default(),
+            key_changes: 0,
         };
         scratch.learn(catalog)?;
         Ok(scratch)

@@ -8,6 +8,7 @@ mod checkpoint;
 mod definitions;
 mod errors;
 mod hot;
+mod keys;
 mod lanes;
 mod later;
 mod ledger;
@@ -42,6 +43,7 @@ use onceward_core::value::RecordId;
 use rusqlite::Connection;
 
 use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
+use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
@@ -412,6 +414,19 @@ impl Store for SqliteStore {
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         let old = old.clone();
         self.inner.writer.run(move |writer| writer.forget(&old)).await
+    }
+
+    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+        self.read(|connection, _| keys::keys(connection)).await
+    }
+
+    async fn key_changes(&self) -> Result<u64, StoreError> {
+        self.read(|connection, _| keys::changes(connection)).await
+    }
+
+    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+        let edit = Arc::clone(edit);
+        self.inner.writer.run(move |writer| writer.edit_keys(&edit)).await
     }
 
     fn opening(&self) -> Option<Arc<str>> {

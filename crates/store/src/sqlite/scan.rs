@@ -31,6 +31,8 @@ pub(super) const TABLES: &[Table] = &[
     Table::Timers,
     Table::Tallies,
     Table::Contents,
+    Table::ApiKeys,
+    Table::KeyChanges,
 ];
 
 pub(super) fn log(connection: &mut Connection, after: i64, limit: usize) -> Result<LogPage, StoreError> {
@@ -134,6 +136,10 @@ fn plan(table: Table) -> Plan {
             "tallies",
         ),
         Table::Contents => (&["sha256"], "bytes, refs", "contents"),
+        Table::ApiKeys => {
+            (&["id"], "hash, owner, roles, lifecycles, name, created_at, expires_at, revoked_at", "api_keys")
+        }
+        Table::KeyChanges => (&["one"], "changes", "key_changes"),
     };
     Plan { order, columns, from }
 }
@@ -186,8 +192,8 @@ fn cursor(row: &Row, columns: usize) -> Result<Cursor, StoreError> {
 
 fn cell(table: Table, row: &Row, at: usize) -> Result<Cell, StoreError> {
     Ok(match (table, at, row.get_ref(at)?) {
-        // What may be long is known by its hash.
-        (Table::Effects, 3, ValueRef::Text(bytes)) | (Table::Contents, 1, ValueRef::Blob(bytes)) => {
+        // What may be long is known by its hash; and so is the hash of a secret, which is nobody's business.
+        (Table::Effects, 3, ValueRef::Text(bytes)) | (Table::Contents | Table::ApiKeys, 1, ValueRef::Blob(bytes)) => {
             Some(Cow::Owned(hex::encode(&Sha256::digest(bytes))))
         }
         (_, _, ValueRef::Null) => None,

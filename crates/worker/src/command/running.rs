@@ -50,75 +50,85 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
     let _ = line.send_payload(&payload).await;
     drop(payload);
     let prefix = prefix(job);
-    let mut output = std::pin::pin!(read_result(stdout));
-    let mut complaints = std::pin::pin!(complaints::pass_on(stderr, &prefix, &commands.tell));
-    let (mut read, mut last, mut cause) = (None, None, None);
-    let mut time_is_up = commands.timeout.map(|timeout| Instant::now() + timeout);
-    let (mut stop, mut is_kept) = (job.stop.clone(), true);
-    stop.mark_changed();
-    let status = loop {
-        tokio::select! {
-            biased;
-            told = &mut output, if read.is_none() => {
-                if told.is_none() {
-                    cause = Some(Cause::TooLarge);
-                    line.kill().await;
-                }
-                read = Some(told);
-            }
-            said = &mut complaints, if last.is_none() => last = Some(said),
-            status = child.wait() => break status,
-            changed = stop.changed(), if is_kept => {
-                is_kept = changed.is_ok();
-                let why = *stop.borrow_and_update();
-                match why {
-                    None => {}
-                    Some(Stopping::Asked) => {
-                        cause = cause.or(Some(Cause::Stopping));
-                        line.terminate(commands.kill_after).await;
-                    }
-                    // It may finish by itself; what is left of the grace then is for ending it.
-                    Some(Stopping::Closing) => {
-                        let closing = Instant::now() + commands.grace.saturating_sub(commands.kill_after);
-                        time_is_up = Some(time_is_up.map_or(closing, |up| up.min(closing)));
-                    }
-                    // The lease is gone, or as good as gone: so is the program.
-                    Some(Stopping::Lost) => {
-                        cause = cause.or(Some(Cause::Stopping));
+    let mut output = Vec::new();
+    let (status, cause, last) = {
+        let mut reading = std::pin::pin!(read_result(stdout, &mut output));
+        let mut complaints = std::pin::pin!(complaints::pass_on(stderr, &prefix, &commands.tell));
+        let (mut is_read, mut last, mut cause) = (false, None, None);
+        let mut time_is_up = commands.timeout.map(|timeout| Instant::now() + timeout);
+        let (mut stop, mut is_kept) = (job.stop.clone(), true);
+        let mut lease = job.held.watch();
+        stop.mark_changed();
+        lease.mark_changed();
+        let status = loop {
+            tokio::select! {
+                biased;
+                fits = &mut reading, if !is_read => {
+                    is_read = true;
+                    if !fits {
+                        cause = Some(Cause::TooLarge);
                         line.kill().await;
                     }
                 }
+                said = &mut complaints, if last.is_none() => last = Some(said),
+                status = child.wait() => break status,
+                // The supervisor knows the lease, too: should this process be stopped or stuck, the program still ends with it.
+                Ok(()) = lease.changed() => {
+                    let gone = *lease.borrow_and_update();
+                    line.leased(gone.saturating_duration_since(Instant::now())).await;
+                }
+                changed = stop.changed(), if is_kept => {
+                    is_kept = changed.is_ok();
+                    let why = *stop.borrow_and_update();
+                    match why {
+                        None => {}
+                        Some(Stopping::Asked) => {
+                            cause = cause.or(Some(Cause::Stopping));
+                            line.terminate(commands.kill_after).await;
+                        }
+                        // It may finish by itself; what is left of the grace then is for ending it.
+                        Some(Stopping::Closing) => {
+                            let closing = Instant::now() + commands.grace.saturating_sub(commands.kill_after);
+                            time_is_up = Some(time_is_up.map_or(closing, |up| up.min(closing)));
+                        }
+                        // The lease is gone, or as good as gone: so is the program.
+                        Some(Stopping::Lost) => {
+                            cause = cause.or(Some(Cause::Stopping));
+                            line.kill().await;
+                        }
+                    }
+                }
+                () = until(time_is_up) => {
+                    time_is_up = None;
+                    let is_closing = *stop.borrow() == Some(Stopping::Closing);
+                    cause = cause.or(Some(if is_closing { Cause::Stopping } else { Cause::TimedOut }));
+                    line.terminate(commands.kill_after).await;
+                }
             }
-            () = until(time_is_up) => {
-                time_is_up = None;
-                let is_closing = *stop.borrow() == Some(Stopping::Closing);
-                cause = cause.or(Some(if is_closing { Cause::Stopping } else { Cause::TimedOut }));
-                line.terminate(commands.kill_after).await;
-            }
+        };
+        // Something that could not be killed may keep the pipes open: what it says is not waited for.
+        let late = Instant::now() + LAST_WORDS;
+        if !is_read && timeout_at(late, reading).await.is_ok_and(|fits| !fits) {
+            cause = Some(Cause::TooLarge);
         }
+        let last = match last {
+            Some(last) => last,
+            None => timeout_at(late, complaints).await.unwrap_or_default(),
+        };
+        (status, cause, last)
     };
-    // Something that could not be killed may keep the pipes open: what it says is not waited for.
-    let late = Instant::now() + LAST_WORDS;
-    let read = match read {
-        Some(read) => read,
-        None => timeout_at(late, output).await.unwrap_or_default(),
-    };
-    let last = match last {
-        Some(last) => last,
-        None => timeout_at(late, complaints).await.unwrap_or_default(),
-    };
-    match (cause, read, status) {
+    match (cause, status) {
         // A program that was told to end may well end with 0, without having done its work.
-        (Some(Cause::Stopping), ..) | (.., Err(_)) => yielded(),
-        (Some(Cause::TimedOut), ..) => {
+        (Some(Cause::Stopping), _) | (_, Err(_)) => yielded(),
+        (Some(Cause::TimedOut), _) => {
             let limit = commands.timeout.unwrap_or_default();
             Verdict::Failed(Failure::retryable("TIMEOUT", format!("still running after {} s", limit.as_secs_f64())))
         }
-        (Some(Cause::TooLarge), ..) | (None, None, Ok(_)) => {
+        (Some(Cause::TooLarge), _) => {
             let message = format!("the result has more than {LARGEST_RESULT} bytes");
             Verdict::Failed(Failure::terminal("SIZE_EXCEEDED", message))
         }
-        (None, Some(output), Ok(status)) => verdict::of(status, output, &last),
+        (None, Ok(status)) => verdict::of(status, output, &last),
     }
 }
 
@@ -164,10 +174,9 @@ fn start(commands: &Commands, url: &str, job: &Job) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Nothing where there is too much of it.
-async fn read_result(from: impl AsyncRead + Unpin) -> Option<Vec<u8>> {
-    let mut output = Vec::new();
-    // One byte more than may be, to tell.
-    let read = from.take(LARGEST_RESULT as u64 + 1).read_to_end(&mut output).await;
-    (read.is_ok() && output.len() <= LARGEST_RESULT).then_some(output)
+/// Whether it fits.
+async fn read_result(from: impl AsyncRead + Unpin, output: &mut Vec<u8>) -> bool {
+    // One byte more than may be, to tell. What cannot be read is at its end.
+    let _ = from.take(LARGEST_RESULT as u64 + 1).read_to_end(output).await;
+    output.len() <= LARGEST_RESULT
 }

@@ -122,17 +122,21 @@ fn wait(pid: Pid) -> Ended {
 }
 
 fn until_it_ends(pid: Pid, heard: &mpsc::Receiver<News>) -> Ended {
-    let mut deadline: Option<Instant> = None;
+    // Whichever comes first: the lease, which is prolonged again and again, or the end of the grace.
+    let (mut lease, mut grace): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
-        let next = match deadline {
+        let next = match lease.into_iter().chain(grace).min() {
             None => heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(deadline) => heard.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            Some(end) => heard.recv_timeout(end.saturating_duration_since(Instant::now())),
         };
+        // A length that no clock can tell is none.
+        let end = |length: Duration| Instant::now().checked_add(length);
         match next {
             Ok(News::Ended(ended)) => return ended,
-            Ok(News::Heard(Word::Terminate(grace))) => {
+            Ok(News::Heard(Word::Leased(rest))) => lease = end(rest),
+            Ok(News::Heard(Word::Terminate(length))) => {
                 let _ = rustix::process::kill_process_group(pid, Signal::TERM);
-                deadline = Some(deadline.unwrap_or(Instant::now() + grace).min(Instant::now() + grace));
+                grace = grace.into_iter().chain(end(length)).min();
             }
             // What is swept away ends so.
             Ok(News::Heard(Word::Kill)) | Err(_) => return Ended::Signal(Signal::KILL.as_raw()),

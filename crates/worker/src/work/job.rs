@@ -1,7 +1,7 @@
 //! A job, as a handler gets it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -21,13 +21,13 @@ use crate::work::reporter::Reporter;
 /// After the lease is gone by our clock, the server's may be a little behind.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// Why a handler is to come to an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a handler is to come to an end; the later ones outweigh the earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stopping {
-    /// The job's lifecycle says so: it was cancelled, perhaps.
-    Asked,
     /// The worker shuts down. What ends within its grace is still reported.
     Closing,
+    /// The job's lifecycle says so: it was cancelled, perhaps.
+    Asked,
     /// The lease is lost, or will be in a moment: another may have the job. Whatever is still done comes to nothing.
     Lost,
 }
@@ -117,7 +117,7 @@ pub(crate) struct Held {
     pub(crate) reporter: Reporter,
     pub(crate) committed: AtomicBool,
     /// When the lease is surely gone, by our own clock.
-    gone: Mutex<Instant>,
+    gone: watch::Sender<Instant>,
 }
 
 impl Held {
@@ -129,17 +129,22 @@ impl Held {
             length,
             reporter,
             committed: AtomicBool::new(false),
-            gone: Mutex::new(received + length),
+            gone: watch::Sender::new(received + length),
         }
     }
 
     pub(crate) fn gone(&self) -> Instant {
-        *self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.gone.borrow()
+    }
+
+    /// Tells each time that the lease lasts longer.
+    pub(crate) fn watch(&self) -> watch::Receiver<Instant> {
+        self.gone.subscribe()
     }
 
     /// A heartbeat that was sent then has been taken.
     pub(crate) fn prolong(&self, sent: Instant) {
-        *self.gone.lock().unwrap_or_else(PoisonError::into_inner) = sent + self.length;
+        self.gone.send_replace(sent + self.length);
     }
 
     pub(crate) fn is_committed(&self) -> bool {

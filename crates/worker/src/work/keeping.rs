@@ -161,13 +161,13 @@ impl Keeper {
                     next_beat = sent + beat;
                     if says_stop && overtime.is_none() {
                         overtime = Some(Instant::now() + self.grace);
-                        stop.send_if_modified(|stop| stop.replace(Stopping::Asked).is_none());
+                        tell(&stop, Stopping::Asked);
                     }
                 }
                 Next::Beaten(Err(error)) => {
                     beating = None;
                     if is_lost(&error) {
-                        stop.send_replace(Some(Stopping::Lost));
+                        tell(&stop, Stopping::Lost);
                         return End::Lost(error.to_string());
                     }
                     // Not a whole beat later: two of those, and the lease has run out.
@@ -177,12 +177,12 @@ impl Keeper {
                 Next::Phase => match *heard.borrow_and_update() {
                     Phase::Working => {}
                     Phase::Closing => {
-                        stop.send_if_modified(|stop| stop.is_none() && stop.replace(Stopping::Closing).is_none());
+                        tell(&stop, Stopping::Closing);
                     }
                     Phase::Over => return End::Report(given_back(held)),
                 },
                 Next::Warning => {
-                    stop.send_replace(Some(Stopping::Lost));
+                    tell(&stop, Stopping::Lost);
                 }
                 Next::Gone => return End::Lost("no heartbeat was answered in time".to_owned()),
                 Next::Overtime => return End::Report(given_back(held)),
@@ -200,6 +200,17 @@ fn verdict(held: &Held, ended: Result<Done, JoinError>) -> Verdict {
         // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are.
         Err(panic) => Verdict::Fail(Failure::retryable("panicked", panic.to_string()).cleaned()),
     }
+}
+
+/// The worse reason stays.
+fn tell(stop: &watch::Sender<Option<Stopping>>, why: Stopping) {
+    stop.send_if_modified(|told| {
+        let is_news = *told < Some(why);
+        if is_news {
+            *told = Some(why);
+        }
+        is_news
+    });
 }
 
 /// What is committed is not given back.

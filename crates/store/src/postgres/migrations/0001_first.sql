@@ -246,23 +246,6 @@ CREATE TABLE onceward.inbox (
 );
 CREATE INDEX inbox_waiting ON onceward.inbox (number) WHERE answered_at IS NULL;
 
--- Which entries of the log moved something to or from a named account, by their numbers; what and why they say themselves.
-CREATE TABLE onceward.entries (
-    asset TEXT COLLATE "C" NOT NULL,
-    name  TEXT COLLATE "C" NOT NULL,
-    seq   BIGINT NOT NULL,
-    PRIMARY KEY (asset, name, seq)
-);
-
--- Who came for jobs lately, by a hash of whose worker it is and what it calls itself.
-CREATE TABLE onceward.workers (
-    digest     BYTEA PRIMARY KEY CHECK (octet_length(digest) = 32),
-    holder     TEXT NOT NULL,
-    worker     TEXT NOT NULL,
-    lifecycles TEXT NOT NULL,
-    seen       BIGINT NOT NULL
-) WITH (fillfactor = 50);
-
 -- Jobs whose time has not come, by that time. Whoever looks for work when it has puts them where they belong: into `ready`, or into
 -- the lane of their work key. Whoever moves one with a key holds the key's count of running jobs.
 CREATE TABLE onceward.later (
@@ -282,3 +265,40 @@ CREATE TABLE onceward.turns (
     at         BIGINT NOT NULL,
     actor      TEXT -- who wanted it; nobody where it came
 );
+
+-- API keys: the hash of each secret, and who calls with it. `roles` and `lifecycles` are JSON lists of names.
+CREATE TABLE onceward.api_keys (
+    id         TEXT COLLATE "C" PRIMARY KEY,
+    hash       BYTEA NOT NULL UNIQUE CHECK (octet_length(hash) = 32), -- two keys never share a secret
+    owner      TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
+    roles      TEXT NOT NULL,
+    lifecycles TEXT,
+    name       TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    revoked_at BIGINT
+);
+
+-- How often they were changed. Whoever changes them holds the row.
+CREATE TABLE onceward.key_changes (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    changes BIGINT NOT NULL
+);
+INSERT INTO onceward.key_changes (one, changes) VALUES (1, 0);
+
+-- Which entries of the log moved something to or from a named account, by their numbers; what and why they say themselves.
+CREATE TABLE onceward.entries (
+    asset TEXT COLLATE "C" NOT NULL,
+    name  TEXT COLLATE "C" NOT NULL,
+    seq   BIGINT NOT NULL,
+    PRIMARY KEY (asset, name, seq)
+);
+
+-- Who came for jobs lately, by a hash of whose worker it is and what it calls itself.
+CREATE TABLE onceward.workers (
+    digest     BYTEA PRIMARY KEY CHECK (octet_length(digest) = 32),
+    holder     TEXT NOT NULL,
+    worker     TEXT NOT NULL,
+    lifecycles TEXT NOT NULL,
+    seen       BIGINT NOT NULL
+) WITH (fillfactor = 50);

@@ -204,23 +204,6 @@ CREATE TABLE pruned (
 ) STRICT;
 INSERT INTO pruned (one, checkpoint, floor, head) VALUES (1, 0, 0, zeroblob(32));
 
--- Which entries of the log moved something to or from a named account; what and why they say themselves.
-CREATE TABLE entries (
-    asset TEXT NOT NULL,
-    name  TEXT NOT NULL,
-    seq   INTEGER NOT NULL,
-    PRIMARY KEY (asset, name, seq)
-) STRICT, WITHOUT ROWID;
-
--- Who came for jobs lately, by a hash of whose worker it is and what it calls itself.
-CREATE TABLE workers (
-    digest     BLOB PRIMARY KEY CHECK (length(digest) = 32),
-    holder     TEXT NOT NULL,
-    worker     TEXT NOT NULL,
-    lifecycles TEXT NOT NULL,
-    seen       INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
 -- Jobs whose time has not come, by that time. Whoever looks for work when it has puts them where they belong: into `ready`, or into
 -- the lane of their work key.
 CREATE TABLE later (
@@ -240,3 +223,40 @@ CREATE TABLE turns (
     at         INTEGER NOT NULL,
     actor      TEXT -- who wanted it; nobody where it came
 ) STRICT;
+
+-- API keys: the hash of each secret, and who calls with it. `roles` and `lifecycles` are JSON lists of names.
+CREATE TABLE api_keys (
+    id         TEXT PRIMARY KEY,
+    hash       BLOB NOT NULL UNIQUE CHECK (length(hash) = 32), -- two keys never share a secret
+    owner      TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
+    roles      TEXT NOT NULL,
+    lifecycles TEXT,
+    name       TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- How often they were changed.
+CREATE TABLE key_changes (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    changes INTEGER NOT NULL
+) STRICT;
+INSERT INTO key_changes (one, changes) VALUES (1, 0);
+
+-- Which entries of the log moved something to or from a named account; what and why they say themselves.
+CREATE TABLE entries (
+    asset TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    seq   INTEGER NOT NULL,
+    PRIMARY KEY (asset, name, seq)
+) STRICT, WITHOUT ROWID;
+
+-- Who came for jobs lately, by a hash of whose worker it is and what it calls itself.
+CREATE TABLE workers (
+    digest     BLOB PRIMARY KEY CHECK (length(digest) = 32),
+    holder     TEXT NOT NULL,
+    worker     TEXT NOT NULL,
+    lifecycles TEXT NOT NULL,
+    seen       INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,207 @@
+//! Making, listing and revoking keys, and telling who calls.
+//!
+//! All keys are kept at hand, so that a request need not wait for the store to be let in. What is at hand is trusted for a
+//! second: then the store is asked whether it has changed, so that a key that another process has revoked is let in no longer than
+//! that. Where the store does not answer, nobody is let in.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use onceward_core::record::Actor;
+use onceward_core::time::Time;
+use onceward_store::{ApiKey, KeptKeys, KeyEdit, KeySave, Store};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::asked::NewKey;
+use super::identity::{Identity, must_be_operator};
+use super::ring::Ring;
+use super::text::KeyText;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::signals::Signals;
+
+/// How long what is at hand is trusted.
+const TRUST: Duration = Duration::from_secs(1);
+
+/// Keys that are kept, live or dead. One more takes the place of the one that died first.
+const MOST: usize = 10_000;
+
+/// Changes that others made first, before giving up.
+const PATIENCE: usize = 100;
+
+/// What is known of the keys of one store.
+#[derive(Debug, Default)]
+pub struct KeyDesk {
+    known: RwLock<Option<Known>>,
+    /// Whoever asks the store asks for all.
+    turn: Mutex<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    ring: Arc<Ring>,
+    /// When the store was last asked.
+    asked: Instant,
+}
+
+impl KeyDesk {
+    fn known(&self) -> Option<Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn trusted(&self) -> Option<Arc<Ring>> {
+        self.known().filter(|known| known.asked.elapsed() < TRUST).map(|known| known.ring)
+    }
+
+    fn learn(&self, known: Option<Known>) {
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+}
+
+/// The keys of a store.
+#[derive(Debug)]
+pub struct Keys<'a, S> {
+    store: &'a S,
+    desk: &'a KeyDesk,
+    signals: Option<&'a Signals>,
+}
+
+impl<S: Store + 'static> Engine<S> {
+    pub fn keys(&self) -> Keys<'_, S> {
+        let shared = &*self.shared;
+        Keys { store: &shared.store, desk: &shared.keys, signals: Some(&shared.signals) }
+    }
+}
+
+impl<'a, S: Store> Keys<'a, S> {
+    /// Without an engine: for a database that none has open.
+    pub fn on(store: &'a S, desk: &'a KeyDesk) -> Self {
+        Self { store, desk, signals: None }
+    }
+
+    /// Whether there was ever a key. From then on everybody needs one, also when all are revoked.
+    pub async fn are_asked_for(&self) -> Result<bool, EngineError> {
+        Ok(self.ring().await?.changes > 0)
+    }
+
+    /// Who calls with this key. What is no key, is not known, was revoked or has expired is all the same.
+    pub async fn authenticate(&self, text: &str) -> Result<Identity, EngineError> {
+        let text = KeyText::read(text).ok_or(EngineError::Unauthorized)?;
+        let ring = self.ring().await?;
+        let now = self.store.now().await?;
+        ring.identify(&text, now).ok_or(EngineError::Unauthorized)
+    }
+
+    /// All keys, the oldest first, live or not. For operators.
+    pub async fn list(&self, by: &Actor) -> Result<Vec<ApiKey>, EngineError> {
+        must_be_operator(by)?;
+        Ok(self.store.keys().await?.keys)
+    }
+
+    /// Make a key. Its text is nowhere else: whoever loses it makes another.
+    pub async fn create(&self, by: &Actor, asked: NewKey) -> Result<(ApiKey, KeyText), EngineError> {
+        must_be_operator(by)?;
+        let asked = asked.checked(self.store.now().await?)?;
+        let text = KeyText::chance()?;
+        let made = |kept: KeptKeys, now: Time| {
+            let key = ApiKey {
+                id: Arc::clone(text.id()),
+                hash: text.hash(),
+                owner: Arc::clone(&asked.owner),
+                roles: asked.roles.clone(),
+                lifecycles: (!asked.lifecycles.is_empty()).then(|| asked.lifecycles.clone()),
+                name: Arc::clone(&asked.name),
+                created_at: now,
+                expires_at: asked.expires_at,
+                revoked_at: None,
+            };
+            let forgotten = forgotten(&kept.keys, now)?;
+            Ok(Some(KeyEdit { made: Some(key), forgotten, ..edit(by, &kept, now) }))
+        };
+        let edit = self.edit(made).await?;
+        let key = edit.and_then(|edit| edit.made.clone()).ok_or(EngineError::Undecided)?;
+        Ok((key, text))
+    }
+
+    /// Let nobody in with a key any more: at once in this process, within a second in others. Once revoked, it stays so.
+    pub async fn revoke(&self, by: &Actor, id: &str) -> Result<ApiKey, EngineError> {
+        must_be_operator(by)?;
+        let mut found = None;
+        let revoked = |kept: KeptKeys, now: Time| {
+            let Some(key) = kept.keys.iter().find(|key| *key.id == *id) else { return Err(EngineError::NoSuchKey) };
+            if key.revoked_at.is_some() {
+                found = Some(key.clone());
+                return Ok(None);
+            }
+            found = Some(ApiKey { revoked_at: Some(now), ..key.clone() });
+            Ok(Some(KeyEdit { revoked: Some(Arc::clone(&key.id)), ..edit(by, &kept, now) }))
+        };
+        self.edit(revoked).await?;
+        found.ok_or(EngineError::NoSuchKey)
+    }
+
+    /// Work a change out on the keys as they are, and save it if they still are so.
+    async fn edit(
+        &self,
+        mut change: impl FnMut(KeptKeys, Time) -> Result<Option<KeyEdit>, EngineError>,
+    ) -> Result<Option<Arc<KeyEdit>>, EngineError> {
+        for _ in 0..PATIENCE {
+            let (kept, now) = (self.store.keys().await?, self.store.now().await?);
+            let Some(edit) = change(kept, now)? else { return Ok(None) };
+            let edit = Arc::new(edit);
+            let saved = self.store.edit_keys(&edit).await;
+            // Whatever became of it: what is at hand may be wrong now, and whoever is let in from here on is looked up anew.
+            let turn = self.desk.turn.lock().await;
+            self.desk.learn(None);
+            drop(turn);
+            match saved? {
+                KeySave::Saved(place) => {
+                    if let Some(signals) = self.signals {
+                        signals.saved(&[], place, now);
+                    }
+                    return Ok(Some(edit));
+                }
+                KeySave::Conflict => {}
+            }
+        }
+        Err(EngineError::Contended)
+    }
+
+    /// The keys as they were at most a second ago.
+    async fn ring(&self) -> Result<Arc<Ring>, EngineError> {
+        if let Some(ring) = self.desk.trusted() {
+            return Ok(ring);
+        }
+        let _turn = self.desk.turn.lock().await;
+        // Somebody may have asked meanwhile.
+        if let Some(ring) = self.desk.trusted() {
+            return Ok(ring);
+        }
+        // Before asking: what changes after it is found the next time.
+        let asked = Instant::now();
+        let known = self.desk.known().map(|known| known.ring);
+        let ring = match known {
+            Some(ring) if ring.changes == self.store.key_changes().await? => ring,
+            _ => Arc::new(Ring::of(self.store.keys().await?)?),
+        };
+        self.desk.learn(Some(Known { ring: Arc::clone(&ring), asked }));
+        Ok(ring)
+    }
+}
+
+fn edit(by: &Actor, kept: &KeptKeys, now: Time) -> KeyEdit {
+    KeyEdit { actor: by.clone(), since: kept.changes, now, made: None, revoked: None, forgotten: Vec::new() }
+}
+
+/// Who makes room for one more key: those that are dead, the first of them first.
+fn forgotten(keys: &[ApiKey], now: Time) -> Result<Vec<Arc<str>>, EngineError> {
+    let over = (keys.len() + 1).saturating_sub(MOST);
+    let mut dead: Vec<&ApiKey> = keys.iter().filter(|key| !key.is_live(now)).collect();
+    if dead.len() < over {
+        return Err(EngineError::TooManyKeys { most: MOST });
+    }
+    let died = |key: &&ApiKey| (key.revoked_at.into_iter().chain(key.expires_at).min(), Arc::clone(&key.id));
+    dead.sort_by_key(died);
+    Ok(dead.into_iter().take(over).map(|key| Arc::clone(&key.id)).collect())
+}

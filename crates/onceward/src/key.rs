@@ -1,0 +1,261 @@
+//! `onceward key`: API keys, through a server or in a database that none has open.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::{Args, Subcommand};
+use onceward_core::record::Actor;
+use onceward_core::time::Time;
+use onceward_engine::{EngineError, KeyDesk, Keys, NewKey};
+use onceward_store::{AnyStore, ApiKey, Clock, PostgresStore, SqliteStore, SqliteView, StoreError};
+use onceward_worker::{Client, ClientError};
+use serde_json::{Value, json};
+
+use crate::answer::{Outcome, complain, say};
+use crate::database::Database;
+
+/// The file that a server makes where it is told nothing else.
+const USUAL: &str = "onceward.db";
+
+/// Where a server is looked for.
+const SERVER: &str = "http://127.0.0.1:7171";
+
+/// Make, list and revoke API keys
+///
+/// With --db, in the database itself: that is how the first operator's key is made, before a server starts on any but a loopback
+/// address. A database file must not be open in a server then; PostgreSQL may be. With --server, through that server, with an
+/// operator's key. With neither: in onceward.db in this folder if no server has it open, else through the server at
+/// 127.0.0.1:7171.
+///
+/// Exits with 0 when it is done; with 1 if it was refused, or a server has the file open; with 2 if nobody can be reached.
+#[derive(Args)]
+#[command(after_help = "Example:\n  onceward key create --db sqlite:onceward.db --owner ops --role operator\n  \
+                        onceward key create --owner shop --role producer --name checkout\n  onceward key list\n  \
+                        onceward key revoke 5f0c3a9be1d24c77")]
+pub(crate) struct Key {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Make a key, and print it: this once
+    #[command(
+        after_help = "Example:\n  onceward key create --owner mail --role worker --lifecycle mail.send --name mailer"
+    )]
+    Create(Create),
+    /// All keys, live or not, without their secrets
+    #[command(after_help = "Example:\n  onceward key list --json")]
+    List(List),
+    /// Let nobody in with a key any more
+    #[command(after_help = "Example:\n  onceward key revoke 5f0c3a9be1d24c77")]
+    Revoke(Revoke),
+}
+
+#[derive(Args)]
+struct Create {
+    /// Whose records are seen and made with it
+    #[arg(long)]
+    owner: Arc<str>,
+    /// operator, producer, worker, viewer, metrics, or one that a lifecycle names; may be given more than once
+    #[arg(long = "role", required = true, value_name = "ROLE")]
+    roles: Vec<Arc<str>>,
+    /// A lifecycle that a worker may lease from with it; may be given more than once. Otherwise all of them
+    #[arg(long = "lifecycle", value_name = "LIFECYCLE")]
+    lifecycles: Vec<Arc<str>>,
+    /// What people call it
+    #[arg(long, default_value = "")]
+    name: Arc<str>,
+    /// When it ends by itself, as 2030-01-01T00:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    expires: Option<Time>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args)]
+struct List {
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args)]
+struct Revoke {
+    /// The key's id: what stands between `ow_` and the second `_`
+    id: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+fn time(text: &str) -> Result<Time, String> {
+    text.parse().map_err(|_| format!("`{text}` is no time: write 2030-01-01T00:00:00Z"))
+}
+
+/// Where the keys are.
+#[derive(Args)]
+struct Place {
+    /// The database that they are in
+    #[arg(long, value_name = "URL", conflicts_with = "server")]
+    db: Option<Database>,
+    /// The server to ask
+    #[arg(long, value_name = "URL", env = "ONCEWARD_URL")]
+    server: Option<String>,
+    /// An operator's key, for the server
+    #[arg(long, value_name = "KEY", env = "ONCEWARD_KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// Print JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to do, and where it comes to.
+enum Asked {
+    Create(NewKey),
+    List,
+    Revoke(String),
+}
+
+impl Key {
+    pub(crate) fn run(self) -> Result<Outcome> {
+        let (asked, place) = match self.what {
+            What::Create(Create { owner, roles, lifecycles, name, expires, place }) => {
+                (Asked::Create(NewKey { owner, roles, lifecycles, name, expires_at: expires }), place)
+            }
+            What::List(List { place }) => (Asked::List, place),
+            What::Revoke(Revoke { id, place }) => (Asked::Revoke(id), place),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        match runtime.block_on(place.carry_out(&asked))? {
+            Ok(done) => {
+                say(&if place.json { format!("{done:#}\n") } else { told(&asked, &done) })?;
+                if matches!(asked, Asked::Create(_)) && !place.json {
+                    complain("This key is shown once. Send it as `Authorization: Bearer …`, or set ONCEWARD_KEY.\n");
+                }
+                Ok(Outcome::Done)
+            }
+            Err(refused) => {
+                complain(&format!("error: {refused}\n"));
+                Ok(Outcome::Wanting)
+            }
+        }
+    }
+}
+
+/// Done, or refused in these words; an error where nobody could even be asked.
+type Came = Result<Result<Value, String>>;
+
+impl Place {
+    async fn carry_out(&self, asked: &Asked) -> Came {
+        if let Some(database) = &self.db {
+            return in_database(database, asked).await;
+        }
+        if self.server.is_none()
+            && let Ok(view) = SqliteView::open(USUAL)
+            && view.engine().is_none()
+        {
+            drop(view);
+            return in_database(&Database::Sqlite(USUAL.into()), asked).await;
+        }
+        let server = self.server.as_deref().unwrap_or(SERVER);
+        match through(&Client::new(server, self.key.as_deref())?, asked).await {
+            Ok(done) => Ok(Ok(done)),
+            Err(ClientError::Problem(problem)) => Ok(Err(problem.to_string())),
+            Err(error) if self.server.is_none() && !Path::new(USUAL).exists() => {
+                let hint =
+                    format!("there is no {USUAL} in this folder; name a database with --db, or a server with --server");
+                Err(anyhow!(error).context(hint))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+async fn through(client: &Client, asked: &Asked) -> Result<Value, ClientError> {
+    match asked {
+        Asked::Create(new) => {
+            let expires_at = new.expires_at.map(|time| time.to_string());
+            let NewKey { owner, roles, lifecycles, name, .. } = new;
+            let body = json!({ "owner": owner, "roles": roles, "lifecycles": lifecycles, "name": name, "expires_at": expires_at });
+            client.create_key(&body).await
+        }
+        Asked::List => Ok(json!({ "keys": client.keys().await? })),
+        Asked::Revoke(id) => client.revoke_key(id).await,
+    }
+}
+
+async fn in_database(database: &Database, asked: &Asked) -> Came {
+    let opened = match database {
+        // Only a first key makes a database.
+        Database::Sqlite(path) if !path.exists() && !matches!(asked, Asked::Create(_)) => {
+            return Err(anyhow!("{database}: there is no such file"));
+        }
+        Database::Sqlite(path) => SqliteStore::open(path, Clock::machine()).map(AnyStore::Sqlite),
+        Database::Postgres(url) => PostgresStore::open(url).await.map(AnyStore::Postgres),
+    };
+    let store = match opened {
+        Err(error @ StoreError::Locked { .. }) => {
+            return Ok(Err(format!(
+                "{database}: {error}; or ask the server that has it open, with --server and --key"
+            )));
+        }
+        opened => opened.with_context(|| database.to_string())?,
+    };
+    let (desk, console) = (KeyDesk::default(), Actor::new("console", &["operator"]));
+    let keys = Keys::on(&store, &desk);
+    let done = match asked {
+        Asked::Create(new) => keys.create(&console, new.clone()).await.map(|(key, text)| {
+            let mut shown = as_json(&key);
+            shown["key"] = text.reveal().into();
+            shown
+        }),
+        Asked::List => {
+            keys.list(&console).await.map(|keys| json!({ "keys": keys.iter().map(as_json).collect::<Vec<_>>() }))
+        }
+        Asked::Revoke(id) => keys.revoke(&console, id).await.map(|key| as_json(&key)),
+    };
+    match done {
+        Ok(done) => Ok(Ok(done)),
+        Err(EngineError::Store(error)) => Err(anyhow!("{database}: {error}")),
+        Err(refused) => Ok(Err(format!("{refused} [{}]", refused.code()))),
+    }
+}
+
+/// As the server shows one.
+fn as_json(key: &ApiKey) -> Value {
+    let time = |time: Option<Time>| time.map(|time| time.to_string());
+    json!({
+        "id": key.id, "owner": key.owner, "roles": key.roles, "lifecycles": key.lifecycles, "name": key.name,
+        "created_at": key.created_at.to_string(), "expires_at": time(key.expires_at), "revoked_at": time(key.revoked_at),
+    })
+}
+
+fn told(asked: &Asked, done: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match asked {
+        Asked::Create(_) => format!("{}\n", text(&done["key"])),
+        Asked::Revoke(id) => format!("{id} is revoked\n"),
+        Asked::List => {
+            let mut table = String::new();
+            for key in done["keys"].as_array().into_iter().flatten() {
+                let names =
+                    |list: &Value| list.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(",");
+                let mut line = format!("{}  {}  {}", text(&key["id"]), text(&key["owner"]), names(&key["roles"]));
+                if key["lifecycles"].is_array() {
+                    let _ = write!(line, "  for {}", names(&key["lifecycles"]));
+                }
+                if key["name"] != "" {
+                    let _ = write!(line, "  {:?}", text(&key["name"]));
+                }
+                for (word, when) in [("expires", &key["expires_at"]), ("revoked", &key["revoked_at"])] {
+                    if when.is_string() {
+                        let _ = write!(line, "  {word} {}", text(when));
+                    }
+                }
+                let _ = writeln!(table, "{line}");
+            }
+            if table.is_empty() { "there are no keys\n".to_owned() } else { table }
+        }
+    }
+}

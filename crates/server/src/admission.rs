@@ -1,0 +1,216 @@
+//! Who is let in. Every request comes through here before any handler sees it: a route that forgets to ask who calls is not open for
+//! that.
+//!
+//! While no key was ever made, a server on loopback lets everybody in who comes from this machine: by a loopback name, and from no
+//! other site's page. With the first key that is over, for good.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use onceward_engine::{EngineError, Identity};
+use onceward_store::Store as _;
+
+use crate::app::App;
+use crate::problem::Problem;
+
+/// The roles that are ours.
+pub(crate) const ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
+
+/// Let a request in, with who sent it beside it, or answer it here.
+pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    match identify(&app, &request).await {
+        Ok(identity) => {
+            if let Some(identity) = identity {
+                request.extensions_mut().insert(identity);
+            }
+            next.run(request).await
+        }
+        Err(problem) => {
+            let mut response = problem.into_response();
+            if response.status() == StatusCode::UNAUTHORIZED {
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            response
+        }
+    }
+}
+
+/// What tells nothing of anybody: whether the server is there, what it can do, and what its errors mean.
+fn is_public(path: &str) -> bool {
+    matches!(path, "/" | "/livez" | "/readyz" | "/openapi.json") || path.starts_with("/errors/")
+}
+
+/// Nobody in particular where that is enough.
+async fn identify(app: &App, request: &Request) -> Result<Option<Identity>, Problem> {
+    let (keys, path) = (app.engine().keys(), request.uri().path());
+    let asked_for = match keys.are_asked_for().await {
+        // Whether it is alive can be asked also where its database is not.
+        Err(_) if is_public(path) => true,
+        asked_for => asked_for?,
+    };
+    if app.settings().loopback && !asked_for {
+        from_this_machine(request.method(), request.uri(), request.headers())?;
+        return Ok(Some(open(app).await?));
+    }
+    if is_public(path) {
+        return Ok(None);
+    }
+    let identity = keys.authenticate(bearer(request.headers())?).await?;
+    if let Some(key) = &identity.key {
+        app.limits().take(key).map_err(|wait| {
+            let detail = format!("this key may send {} requests a second", app.settings().requests_per_second);
+            Problem::new(429, "rate_limited", detail).retry_after(wait)
+        })?;
+    }
+    if path == "/metrics" {
+        identity.may_measure()?;
+    }
+    Ok(Some(identity))
+}
+
+/// Whoever comes while there are no keys: every role that there is.
+async fn open(app: &App) -> Result<Identity, EngineError> {
+    let catalog = app.engine().store().definitions().await?;
+    let named: Vec<_> = catalog.definitions.lifecycles.values().flat_map(|lifecycle| lifecycle.roles()).collect();
+    let roles: Vec<&str> = ROLES.into_iter().chain(named.iter().map(|role| &**role)).collect();
+    Ok(Identity::open(&roles))
+}
+
+/// The key in `Authorization: Bearer …`.
+fn bearer(headers: &HeaderMap) -> Result<&str, EngineError> {
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (all.next(), all.next()) else { return Err(EngineError::Unauthorized) };
+    let (scheme, key) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or(EngineError::Unauthorized)?;
+    if scheme.eq_ignore_ascii_case("bearer") { Ok(key.trim()) } else { Err(EngineError::Unauthorized) }
+}
+
+/// A page of another site can make a browser on this machine send requests here: by a name of its own that it lets point to
+/// 127.0.0.1, or straight to us. The one shows in `Host`, the other in `Origin`.
+fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = match (hosts.next().map(|host| host.to_str()), hosts.next()) {
+        (Some(Ok(host)), None) if is_loopback(host) => host,
+        _ => return Err(foreign_host()),
+    };
+    if uri.authority().is_some_and(|authority| !is_loopback(authority.as_str())) {
+        return Err(foreign_host());
+    }
+    for origin in headers.get_all(header::ORIGIN) {
+        let site = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        if !site.is_some_and(|(scheme, site)| scheme == "http" && site.eq_ignore_ascii_case(host)) {
+            let detail = "no keys are set up here, and a page of another site may not use this server";
+            return Err(Problem::new(403, "foreign_origin", detail));
+        }
+    }
+    let writes = !matches!(*method, Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS);
+    if writes && !is_json(headers) {
+        return Err(Problem::new(415, "not_json", "send Content-Type: application/json"));
+    }
+    Ok(())
+}
+
+fn foreign_host() -> Problem {
+    let detail = "no keys are set up here: only requests to 127.0.0.1, [::1] or localhost are answered";
+    Problem::new(403, "foreign_host", detail)
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+/// A loopback name, with any port or none.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.chars().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    };
+    ["127.0.0.1", "[::1]", "localhost"].iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn headers(pairs: &[(HeaderName, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
+    }
+
+    fn said(method: &Method, pairs: &[(HeaderName, &'static str)]) -> Option<String> {
+        let judged = from_this_machine(method, &Uri::from_static("/v1/records"), &headers(pairs));
+        judged.err().map(|problem| problem.code().to_owned())
+    }
+
+    #[test]
+    fn only_loopback_names_are_this_machine() {
+        for own in ["127.0.0.1", "127.0.0.1:7171", "localhost", "LOCALHOST:1", "[::1]", "[::1]:7171"] {
+            assert!(is_loopback(own), "{own}");
+            assert_eq!(said(&Method::GET, &[]), Some("foreign_host".to_owned()));
+        }
+        for other in [
+            "",
+            ":",
+            ":7171",
+            "example.com",
+            "example.com:7171",
+            "127.0.0.1.example.com",
+            "localhost.example.com",
+            "127.0.0.1@example.com",
+            "::1",
+            "[::1",
+            "[::2]:80",
+            "127.0.0.1:80x",
+            "localhost:80:80",
+            "127.0.0.2",
+            "0.0.0.0",
+        ] {
+            assert!(!is_loopback(other), "{other}");
+        }
+    }
+
+    /// DNS rebinding shows in the host, another site's page in the origin, and a form in the kind of its body.
+    #[test]
+    fn pages_of_other_sites_are_turned_away() {
+        let own = (header::HOST, "127.0.0.1:7171");
+        let json = (header::CONTENT_TYPE, "application/json; charset=utf-8");
+        let origin = |site| (header::ORIGIN, site);
+        assert_eq!(said(&Method::GET, &[own.clone()]), None);
+        assert_eq!(said(&Method::POST, &[own.clone(), json.clone()]), None);
+        assert_eq!(said(&Method::POST, &[own.clone(), json.clone(), origin("http://127.0.0.1:7171")]), None);
+        for site in [
+            "http://evil.example",
+            "null",
+            "http://127.0.0.1:3000",
+            "https://127.0.0.1:7171",
+            "http://localhost:7171",
+            "",
+        ] {
+            let said = said(&Method::POST, &[own.clone(), json.clone(), origin(site)]);
+            assert_eq!(said.as_deref(), Some("foreign_origin"), "{site}");
+        }
+        let rebound = [(header::HOST, "evil.example:7171"), json.clone()];
+        assert_eq!(said(&Method::POST, &rebound).as_deref(), Some("foreign_host"));
+        for kind in
+            ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp"]
+        {
+            let said = said(&Method::POST, &[own.clone(), (header::CONTENT_TYPE, kind)]);
+            assert_eq!(said.as_deref(), Some("not_json"), "{kind}");
+        }
+        assert_eq!(said(&Method::POST, &[own]).as_deref(), Some("not_json"));
+    }
+
+    #[test]
+    fn a_key_comes_as_a_bearer() {
+        let read = |pairs: &[(HeaderName, &'static str)]| bearer(&headers(pairs)).ok().map(str::to_owned);
+        let key = |text| (header::AUTHORIZATION, text);
+        assert_eq!(read(&[key("Bearer ow_1_2")]).as_deref(), Some("ow_1_2"));
+        assert_eq!(read(&[key("bearer  ow_1_2 ")]).as_deref(), Some("ow_1_2"));
+        for wrong in ["", "ow_1_2", "Basic ow_1_2", "Bearer"] {
+            assert_eq!(read(&[key(wrong)]), None, "{wrong}");
+        }
+        assert_eq!(read(&[]), None);
+    }
+}

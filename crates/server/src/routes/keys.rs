@@ -1,0 +1,156 @@
+//! API keys: for operators.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use onceward_core::time::Time;
+use onceward_engine::NewKey;
+use onceward_store::ApiKey;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::input::{Asked, At, Given, limit};
+use crate::problem::Problem;
+use crate::shape::{When, answer, ok};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list, create)).routes(routes!(revoke))
+}
+
+/// A key that is to be made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CreateKey {
+    /// Whose records are seen and made with it.
+    #[schema(min_length = 1, max_length = 1000)]
+    owner: Arc<str>,
+    /// operator, producer, worker, viewer, metrics, or a role that a lifecycle names.
+    #[schema(min_items = 1, max_items = 100)]
+    roles: Vec<Arc<str>>,
+    /// The lifecycles that a worker may lease from with it; all of them where none are named.
+    #[serde(default)]
+    #[schema(max_items = 100)]
+    lifecycles: Vec<Arc<str>>,
+    /// What people call it.
+    #[serde(default)]
+    #[schema(max_length = 100)]
+    name: Option<Arc<str>>,
+    /// From then on it is not let in.
+    #[schema(format = DateTime)]
+    expires_at: Option<String>,
+}
+
+/// An API key, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Key)]
+struct KeyShape<'a> {
+    id: &'a str,
+    owner: &'a str,
+    roles: &'a [Arc<str>],
+    /// The lifecycles that a worker may lease from with it; null for all of them.
+    lifecycles: Option<&'a [Arc<str>]>,
+    name: &'a str,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: When,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    expires_at: Option<When>,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    revoked_at: Option<When>,
+}
+
+impl<'a> KeyShape<'a> {
+    fn of(key: &'a ApiKey) -> Self {
+        Self {
+            id: &key.id,
+            owner: &key.owner,
+            roles: &key.roles,
+            lifecycles: key.lifecycles.as_deref(),
+            name: &key.name,
+            created_at: When(key.created_at),
+            expires_at: key.expires_at.map(When),
+            revoked_at: key.revoked_at.map(When),
+        }
+    }
+}
+
+/// A new key, with its text: the only time that it is shown.
+#[derive(Debug, Serialize, ToSchema)]
+struct NewKeyShape<'a> {
+    /// What to send as `Authorization: Bearer …`.
+    #[schema(pattern = "^ow_[0-9a-f]{16}_[0-9a-f]{64}$")]
+    key: String,
+    #[serde(flatten)]
+    about: KeyShape<'a>,
+}
+
+/// Keys, the oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Keys)]
+struct KeysShape<'a> {
+    keys: Vec<KeyShape<'a>>,
+    /// The `cursor` of the next page.
+    next: Option<&'a str>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Page {
+    /// At most so many.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// Make a key
+///
+/// Its text is in the answer and nowhere else. An answer that got lost cannot be had again: revoke that key and make another.
+#[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = CreateKey,
+    responses((status = 201, description = "The key. Its text is shown this once.", body = NewKeyShape)))]
+async fn create(State(app): State<App>, caller: Caller, Given(asked): Given<CreateKey>) -> Result<Response, Problem> {
+    let expires_at = match asked.expires_at.as_deref().map(str::parse::<Time>) {
+        None => None,
+        Some(Ok(time)) => Some(time),
+        Some(Err(_)) => return Err(Problem::bad_input("`expires_at` is a time as in RFC 3339")),
+    };
+    let CreateKey { owner, roles, lifecycles, name, .. } = asked;
+    let asked = NewKey { owner, roles, lifecycles, name: name.unwrap_or_default(), expires_at };
+    let (key, text) = app.engine().keys().create(&caller.actor, asked).await?;
+    let shape = NewKeyShape { key: text.reveal(), about: KeyShape::of(&key) };
+    let mut response = answer(StatusCode::CREATED, &shape)?;
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// All keys, live or not
+#[utoipa::path(get, path = "/v1/keys", tag = "keys", params(Page),
+    responses((status = 200, description = "A page of them.", body = KeysShape)))]
+async fn list(State(app): State<App>, caller: Caller, Asked(page): Asked<Page>) -> Result<Response, Problem> {
+    let most = limit(page.limit)?;
+    let keys = app.engine().keys().list(&caller.actor).await?;
+    let from = match &page.cursor {
+        None => 0,
+        Some(last) => match keys.iter().position(|key| *key.id == **last) {
+            Some(at) => at + 1,
+            None => return Err(Problem::bad_input("`cursor` is the `next` of the page before")),
+        },
+    };
+    let shown: Vec<KeyShape<'_>> = keys.iter().skip(from).take(most).map(KeyShape::of).collect();
+    let next = if from + shown.len() < keys.len() { shown.last().map(|key| key.id) } else { None };
+    ok(&KeysShape { keys: shown, next })
+}
+
+/// Revoke a key
+///
+/// At once in this process, within a second in others on the same database. A key that was revoked before stays as it is.
+#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(("id" = String, Path, description = "Of the key.")),
+    responses((status = 200, description = "The key, revoked.", body = KeyShape)))]
+async fn revoke(State(app): State<App>, caller: Caller, At(id): At<String>) -> Result<Response, Problem> {
+    ok(&KeyShape::of(&app.engine().keys().revoke(&caller.actor, &id).await?))
+}

@@ -1,0 +1,157 @@
+//! A server with keys, and a client that sees every byte of its answers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::record::Actor;
+use onceward_engine::{Config, Engine, NewKey};
+use onceward_server::{Settings, serve};
+use onceward_store::AnyStore;
+use serde_json::Value as Json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A job with an owner, an event of its owner's, a unique key across owners, and one that points to it.
+const JOB: &str = r#"
+language  = 1
+lifecycle = "house.job"
+about     = "A job of somebody's"
+
+[states]
+waiting = { about = "for a worker", ready = true }
+running = { about = "a worker has it" }
+done    = { about = "and over", final = true }
+dropped = { about = "by its owner", final = true }
+
+[fields]
+name = { type = "string", optional = true }
+near = { type = "ref", to = "house.job", optional = true }
+
+[links]
+neighbours = { from = "house.job.near", max = 10 }
+
+[unique]
+name = { on = ["name"], clash = "409 name_taken" }
+
+[work]
+lease = "1h"
+
+[[on.create]]
+go   = "-> waiting"
+take = ["name", "near"]
+
+[[on.drop]]
+go = "waiting -> dropped"
+by = "owner"
+
+[[on.lease]]
+go = "waiting -> running"
+
+[[on.commit]]
+go = "running -> done"
+
+[[on.fail]]
+go = "running -> waiting"
+"#;
+
+/// Another kind of work, for a narrow key.
+pub(crate) fn files() -> Files {
+    let other = JOB.replace("house.job", "house.other");
+    let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
+    Files { files: vec![file("job.toml", JOB), file("other.toml", &other)] }
+}
+
+pub(crate) struct House {
+    pub(crate) engine: Engine<AnyStore>,
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+impl House {
+    pub(crate) async fn open(store: AnyStore, settings: Settings) -> Self {
+        let engine = Engine::open(store, Config::default());
+        engine.define(&files()).await.expect("sound files");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (stop, stopped) = oneshot::channel::<()>();
+        let until = async {
+            let _ = stopped.await;
+        };
+        let serving = tokio::spawn(serve(listener, engine.clone(), settings, until));
+        Self { engine, address, stop, serving }
+    }
+
+    /// The text of a new key.
+    pub(crate) async fn key(&self, owner: &str, roles: &[&str], lifecycles: &[&str]) -> String {
+        let names = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
+        let new =
+            NewKey { owner: owner.into(), roles: names(roles), lifecycles: names(lifecycles), ..NewKey::default() };
+        let made = self.engine.keys().create(&Actor::new("ops", &["operator"]), new).await;
+        made.expect("a key").1.reveal()
+    }
+
+    pub(crate) async fn send(&self, key: Option<&str>, method: &str, path: &str, body: Option<&Json>) -> Said {
+        let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
+        self.raw(method, path, &format!("host: {}\r\n{key}", self.address), body).await
+    }
+
+    /// With these very headers.
+    pub(crate) async fn raw(&self, method: &str, path: &str, headers: &str, body: Option<&Json>) -> Said {
+        let body = body.map(ToString::to_string);
+        let kind =
+            body.as_ref().map(|body| format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
+        let head =
+            format!("{method} {path} HTTP/1.1\r\n{headers}connection: close\r\n{}\r\n", kind.unwrap_or_default());
+        let mut stream = TcpStream::connect(self.address).await.expect("a connection");
+        stream.write_all(format!("{head}{}", body.unwrap_or_default()).as_bytes()).await.expect("sent");
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.expect("an answer");
+        let text = String::from_utf8(bytes).expect("text");
+        let (head, body) =
+            text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {method} {path}: {text}"));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        // What differs by itself.
+        let mut headers: Vec<String> = head.lines().skip(1).map(str::to_owned).collect();
+        headers.retain(|line| !line.to_ascii_lowercase().starts_with("date:"));
+        headers.sort();
+        Said { status, headers, body: body.to_owned() }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) async fn close(self) {
+        let _ = self.stop.send(());
+        self.serving.await.expect("it ends").expect("without an error");
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<String>,
+    pub(crate) body: String,
+}
+
+impl Said {
+    pub(crate) fn json(&self) -> Json {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    pub(crate) fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// With another text in place of an id: of the same length, so that lengths stay.
+    pub(crate) fn without(&self, id: &str) -> Self {
+        let hidden = "#".repeat(id.len());
+        let headers = self.headers.iter().map(|line| line.replace(id, &hidden)).collect();
+        Self { status: self.status, headers, body: self.body.replace(id, &hidden) }
+    }
+}

@@ -1,0 +1,41 @@
+//! API keys, for operators.
+
+use http::Method;
+use serde_json::Value as Json;
+
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::wire::{Again, Ask};
+
+impl Client {
+    /// Make a key: `{owner, roles, lifecycles?, name?, expires_at?}`. Its text is under `key` in the answer, and nowhere else. Never sent
+    /// twice: an answer that got lost has left a key that nobody has.
+    pub async fn create_key(&self, asked: &Json) -> Result<Json, ClientError> {
+        let ask = Ask { again: Again::Never, ..Ask::post("/v1/keys".to_owned(), asked)? };
+        self.ask(&ask).await
+    }
+
+    /// All keys, the oldest first, live or not.
+    pub async fn keys(&self) -> Result<Vec<Json>, ClientError> {
+        let (mut keys, mut path) = (Vec::new(), "/v1/keys?limit=1000".to_owned());
+        loop {
+            let mut page: Json = self.ask(&Ask::get(path)).await?;
+            if let Some(Json::Array(more)) = page.get_mut("keys").map(Json::take) {
+                keys.extend(more);
+            }
+            match page["next"].as_str() {
+                Some(next) => path = format!("/v1/keys?limit=1000&cursor={next}"),
+                None => return Ok(keys),
+            }
+        }
+    }
+
+    /// Let nobody in with a key any more.
+    pub async fn revoke_key(&self, id: &str) -> Result<Json, ClientError> {
+        if !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(ClientError::BadCall(format!("`{id}` is no id of a key")));
+        }
+        let ask = Ask { method: Method::DELETE, ..Ask::get(format!("/v1/keys/{id}")) };
+        self.ask(&ask).await
+    }
+}
