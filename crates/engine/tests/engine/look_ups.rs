@@ -46,31 +46,81 @@ fn all(limit: usize) -> RelationsQuery {
     RelationsQuery { limit, ..RelationsQuery::default() }
 }
 
+/// A board that anybody may read, and notes on it that only their owners may.
+fn boards() -> Files {
+    let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
+    let board = r#"
+language  = 1
+lifecycle = "look.board"
+about     = "Anybody may read it"
+
+[states]
+up   = { about = "to be read", rest = true }
+down = { about = "taken down", final = true }
+
+[fields]
+first = { type = "ref", to = "look.note", optional = true }
+beside = { type = "refs", to = "look.board", optional = true }
+
+[links]
+notes = { from = "look.note.board", max = 100 }
+
+[access]
+read = ["anyone"]
+
+[[on.create]]
+go   = "-> up"
+take = ["first", "beside"]
+
+[[on.take_down]]
+go     = "up -> down"
+refuse = [{ if = "links.notes.exists(note, note.state == up)", as = "409 not_empty" }]
+"#;
+    let note = r#"
+language  = 1
+lifecycle = "look.note"
+about     = "On a board"
+
+[states]
+up = { about = "to be read", rest = true }
+
+[fields]
+board = { type = "ref", to = "look.board", optional = true }
+
+[[on.create]]
+go   = "-> up"
+take = ["board"]
+"#;
+    Files { files: vec![file("board.toml", board), file("note.toml", note)] }
+}
+
 /// INV-9: both ends of a link are shown to who may see them; what is another's is left out, also of a page.
 #[test]
 fn relations_are_what_one_may_see() {
     on_each(Config::default(), async |engine, _| {
-        engine.define(&suite()).await.expect("sound files");
-        let other = made(engine, "eve", "suite.box", json!({})).await;
-        let fields = json!({ "beside": other.to_string(), "others": [other.to_string()], "name": "ann's" });
-        let own = made(engine, "ann", "suite.box", fields).await;
+        engine.define(&boards()).await.expect("sound files");
+        let other = made(engine, "eve", "look.board", json!({})).await;
+        let hidden = made(engine, "eve", "look.note", json!({})).await;
+        let fields = json!({ "first": hidden.to_string(), "beside": [other.to_string()] });
+        let own = made(engine, "eve", "look.board", fields).await;
         let mut tasks = Vec::new();
         for owner in ["ann", "eve", "eve", "ann", "ann"] {
-            tasks.push(made(engine, owner, "suite.task", json!({ "box": own.to_string() })).await);
+            tasks.push(made(engine, owner, "look.note", json!({ "board": own.to_string() })).await);
         }
         let whole = relations(engine, &ops(), own, all(10)).await.expect("an operator sees it");
         let refs: Vec<_> = whole.refs.iter().map(|(field, records)| (&**field, ids(records))).collect();
-        assert_eq!(refs, [("beside", vec![other]), ("others", vec![other])]);
-        assert_eq!((whole.links.len(), &*whole.links[0].0, whole.links[0].1.next), (1, "tasks", None));
+        assert_eq!(refs, [("first", vec![hidden]), ("beside", vec![other])]);
+        assert_eq!((whole.links.len(), &*whole.links[0].0, whole.links[0].1.next), (1, "notes", None));
         assert_eq!(ids(&whole.links[0].1.records), tasks);
-        let anns = relations(engine, &user("ann"), own, all(10)).await.expect("she sees it");
-        assert!(anns.refs.is_empty(), "the other box is eve's");
+        let anns = relations(engine, &user("ann"), own, all(10)).await.expect("anybody sees it");
+        let refs: Vec<_> = anns.refs.iter().map(|(field, records)| (&**field, ids(records))).collect();
+        assert_eq!(refs, [("beside", vec![other])], "the note is eve's");
         assert_eq!(ids(&anns.links[0].1.records), [tasks[0], tasks[3], tasks[4]]);
-        assert!(relations(engine, &user("eve"), own, all(10)).await.is_none(), "as if it were not there");
+        assert!(relations(engine, &user("ann"), hidden, all(10)).await.is_none(), "as if it were not there");
         // Page by page, of one link.
         let (mut met, mut after, mut pages) = (Vec::new(), None, 0);
         loop {
-            let query = RelationsQuery { link: Some("tasks".into()), after, limit: 2 };
+            let query = RelationsQuery { link: Some("notes".into()), after, limit: 2 };
             let page = relations(engine, &user("ann"), own, query).await.expect("she sees it");
             assert!(page.refs.is_empty());
             let (_, page) = page.links.into_iter().next().expect("the link");

@@ -30,7 +30,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 }
 
 /// A payload up to this is looked at before it is sent, and sent as one.
-const AT_ONCE: u64 = 1 << 20;
+const AT_ONCE: u64 = 256 << 10;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -180,7 +180,7 @@ async fn executions(
 
 /// A record's payload
 ///
-/// Its bytes, for the record's owner and for who holds its lease. Up to a megabyte they are said to be JSON where they were
+/// Its bytes, for the record's owner and for who holds its lease. Up to 256 KB they are said to be JSON where they were
 /// given as JSON.
 #[utoipa::path(
     get, path = "/v1/records/{id}/payload", tag = "records",
