@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration as Length;
 
@@ -170,15 +171,23 @@ type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 fn teller() -> (Tell, Receiver<()>) {
     let (sender, lines): (SyncSender<String>, _) = sync_channel(LINES);
     let (end, ended) = sync_channel(0);
+    let left_out = Arc::new(AtomicUsize::new(0));
+    let missing = Arc::clone(&left_out);
     std::thread::spawn(move || {
+        let count = || match missing.swap(0, Ordering::Relaxed) {
+            0 => {}
+            lines => complain(&format!("{lines} lines are left out: they came faster than they were read\n")),
+        };
         for line in lines {
+            count();
             complain(&line);
         }
+        count();
         drop(end);
     });
     let tell = Arc::new(move |line: &str| {
         if let Err(TrySendError::Full(_)) = sender.try_send(format!("{line}\n")) {
-            tracing::debug!("nobody reads what programs write to standard error: a line is left out");
+            left_out.fetch_add(1, Ordering::Relaxed);
         }
     });
     (tell, ended)
