@@ -5,6 +5,7 @@
 //! other site's page. With the first key that is over, for good.
 
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -18,13 +19,14 @@ use crate::problem::Problem;
 pub(crate) const ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
 
 /// Let a request in, with who sent it beside it, or answer it here.
-pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    match identify(&app, &request).await {
+pub(crate) async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    match identify(&app, &parts).await {
         Ok(identity) => {
             if let Some(identity) = identity {
-                request.extensions_mut().insert(identity);
+                parts.extensions.insert(identity);
             }
-            next.run(request).await
+            next.run(Request::from_parts(parts, body)).await
         }
         Err(problem) => {
             let mut response = problem.into_response();
@@ -42,21 +44,21 @@ fn is_public(path: &str) -> bool {
 }
 
 /// Nobody in particular where that is enough.
-async fn identify(app: &App, request: &Request) -> Result<Option<Identity>, Problem> {
-    let (keys, path) = (app.engine().keys(), request.uri().path());
+async fn identify(app: &App, request: &Parts) -> Result<Option<Identity>, Problem> {
+    let (keys, path) = (app.engine().keys(), request.uri.path());
     let asked_for = match keys.are_asked_for().await {
         // Whether it is alive can be asked also where its database is not.
         Err(_) if is_public(path) => true,
         asked_for => asked_for?,
     };
     if app.settings().loopback && !asked_for {
-        from_this_machine(request.method(), request.uri(), request.headers())?;
+        from_this_machine(&request.method, &request.uri, &request.headers)?;
         return Ok(Some(open(app).await?));
     }
     if is_public(path) {
         return Ok(None);
     }
-    let identity = keys.authenticate(bearer(request.headers())?).await?;
+    let identity = keys.authenticate(bearer(&request.headers)?).await?;
     if let Some(key) = &identity.key {
         app.limits().take(key).map_err(|wait| {
             let detail = format!("this key may send {} requests a second", app.settings().requests_per_second);

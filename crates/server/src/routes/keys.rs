@@ -28,18 +28,18 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 struct CreateKey {
     /// Whose records are seen and made with it.
-    #[schema(min_length = 1, max_length = 1000)]
+    #[schema(value_type = String, min_length = 1, max_length = 1000)]
     owner: Arc<str>,
     /// operator, producer, worker, viewer, metrics, or a role that a lifecycle names.
-    #[schema(min_items = 1, max_items = 100)]
+    #[schema(value_type = Vec<String>, min_items = 1, max_items = 100)]
     roles: Vec<Arc<str>>,
     /// The lifecycles that a worker may lease from with it; all of them where none are named.
     #[serde(default)]
-    #[schema(max_items = 100)]
+    #[schema(value_type = Vec<String>, max_items = 100)]
     lifecycles: Vec<Arc<str>>,
     /// What people call it.
     #[serde(default)]
-    #[schema(max_length = 100)]
+    #[schema(value_type = Option<String>, max_length = 100)]
     name: Option<Arc<str>>,
     /// From then on it is not let in.
     #[schema(format = DateTime)]
@@ -52,8 +52,10 @@ struct CreateKey {
 struct KeyShape<'a> {
     id: &'a str,
     owner: &'a str,
+    #[schema(value_type = Vec<String>)]
     roles: &'a [Arc<str>],
     /// The lifecycles that a worker may lease from with it; null for all of them.
+    #[schema(value_type = Option<Vec<String>>)]
     lifecycles: Option<&'a [Arc<str>]>,
     name: &'a str,
     #[schema(value_type = String, format = DateTime)]
