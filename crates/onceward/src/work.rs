@@ -14,6 +14,7 @@ use onceward_worker::{CommandEnd, Commands, Launcher, ResultKind, Working};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::answer::{Outcome, complain};
+use crate::logging::{self, LogFormat};
 use crate::remote::{Remote, refused};
 use crate::supervise::SUPERVISE;
 
@@ -75,6 +76,9 @@ pub(crate) struct Work {
     /// Let programs have the worker's key in ONCEWARD_KEY
     #[arg(long)]
     pass_key: bool,
+    /// How the log is written; for people on a terminal, JSON otherwise. ONCEWARD_LOG says how much
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -96,6 +100,7 @@ fn length(text: &str) -> Result<Length, String> {
 
 impl Work {
     pub(crate) fn run(&self) -> Result<Outcome> {
+        logging::start(self.log_format)?;
         let client = self.remote.client()?;
         let (tell, told) = teller();
         let commands = Commands {
