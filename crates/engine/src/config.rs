@@ -1,9 +1,11 @@
 //! What can be set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::checks::Checks;
 use crate::retention::Retention;
+use crate::spans::Spans;
 
 /// How an engine works. The defaults suit a server.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct Config {
     pub check_time: Duration,
     /// How long what has ended is kept. What is over is pruned, unless it is kept for ever.
     pub retention: Retention,
+    /// Who is told of operations and executions that stand in a trace.
+    pub spans: Option<Arc<dyn Spans>>,
 }
 
 impl Default for Config {
@@ -54,6 +58,7 @@ impl Default for Config {
             asking: 64,
             check_time: Duration::from_secs(10),
             retention: Retention::default(),
+            spans: None,
         }
     }
 }

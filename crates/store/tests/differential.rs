@@ -247,7 +247,10 @@ async fn moved(seed: u64) -> (usize, usize) {
         let to = Arc::clone(&catalog.definitions.get(&record.lifecycle.name).expect("it is known").hash);
         let states = [("waiting".into(), "queued".into())].into();
         let call = Call::Move(Move { record: record.id, to, states, ended: chance.yes(50) });
-        moves.push((Operation { seed: number << 80, actor: ops.clone(), call, answers: Vec::new() }, latest));
+        moves.push((
+            Operation { seed: number << 80, actor: ops.clone(), call, answers: Vec::new(), trace: None },
+            latest,
+        ));
     }
     let (mut taken, mut refused) = (0, 0);
     let mut left = &moves[..];

@@ -10,7 +10,7 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    Base, Batch, Candidate, Catalog, Entry, Forgotten, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, ListQuery,
+    Base, Batch, Candidate, Catalog, Entry, Forgotten, Glance, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, ListQuery,
     MemoryStore, OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing,
     StateCount, Store, StoreError, VersionCount,
 };
@@ -99,6 +99,10 @@ impl Store for Troubled {
 
     async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
         self.inner.counts_by_state(owner).await
+    }
+
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        self.inner.glance(now).await
     }
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {

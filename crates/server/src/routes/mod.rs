@@ -8,6 +8,7 @@ pub(crate) mod keys;
 pub(crate) mod leases;
 pub(crate) mod lifecycles;
 pub(crate) mod looking;
+pub(crate) mod metrics;
 pub(crate) mod prune;
 pub(crate) mod records;
 pub(crate) mod stream;

@@ -168,6 +168,7 @@ const RECORD: &[&str] = &[
     "head",
     "entry",
     "links",
+    "trace",
 ];
 
 const EXECUTION: &[&str] = &[
