@@ -117,15 +117,19 @@ fn unsound_files_keep_a_server_from_starting() {
     let here = folder.file().parent().expect("a folder").to_path_buf();
     let own = here.join("own");
     std::fs::create_dir_all(&own).expect("a folder");
-    let serve = || onceward(&here, &["serve", "--db", "sqlite::memory:", "--listen", "127.0.0.1:0", "--lifecycles", "own"]);
+    let serve =
+        || onceward(&here, &["serve", "--db", "sqlite::memory:", "--listen", "127.0.0.1:0", "--lifecycles", "own"]);
     let (code, _, err) = serve();
     assert!(code == 2 && err.contains("own holds no lifecycle files"), "{code} {err}");
     std::fs::write(own.join("note.toml"), NOTE.replace("open -> over", "open -> ovr")).expect("a file");
     let (code, _, err) = serve();
     assert!(code == 1 && err.contains("own/note.toml:") && err.contains("unknown-state"), "{code} {err}");
     // What is nobody's, not here and not in the database.
-    std::fs::write(own.join("note.toml"), NOTE.replace("[fields]", "[fields]\nof = { type = \"ref\", to = \"desk.none\" }"))
-        .expect("a file");
+    std::fs::write(
+        own.join("note.toml"),
+        NOTE.replace("[fields]", "[fields]\nof = { type = \"ref\", to = \"desk.none\" }"),
+    )
+    .expect("a file");
     let (code, _, err) = serve();
     assert!(code == 1 && err.contains("desk.none"), "{code} {err}");
     std::fs::write(own.join("note.toml"), vec![b' '; 300_000]).expect("a file");

@@ -82,8 +82,13 @@ fn the_living_lifecycle_works_as_written() {
     ] {
         assert!(out.contains(expected), "{expected}: {out}\n{err}");
     }
-    let part = |from: &str| out.split("== ").find(|part| part.starts_with(from)).unwrap_or_else(|| panic!("{from}: {out}"));
+    let part =
+        |from: &str| out.split("== ").find(|part| part.starts_with(from)).unwrap_or_else(|| panic!("{from}: {out}"));
     let before = part("third=");
     assert!(before.contains(" approved ") && before.contains(" to_pay "), "{before}");
-    assert_eq!(part("onceward lifecycle move shop.refund --map approved=to_pay\n").matches(" paid ").count(), 3, "{out}");
+    assert_eq!(
+        part("onceward lifecycle move shop.refund --map approved=to_pay\n").matches(" paid ").count(),
+        3,
+        "{out}"
+    );
 }

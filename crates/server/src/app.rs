@@ -7,6 +7,7 @@ use onceward_store::AnyStore;
 
 use crate::gate::Gate;
 use crate::limits::Limits;
+use crate::observe::Observe;
 use crate::settings::Settings;
 
 /// The state of a server. Clones are the same one.
@@ -35,6 +36,10 @@ impl App {
 
     pub fn settings(&self) -> &Settings {
         &self.inner.settings
+    }
+
+    pub(crate) fn observe(&self) -> &Arc<Observe> {
+        &self.inner.settings.observe
     }
 
     pub(crate) fn gate(&self) -> &Gate {

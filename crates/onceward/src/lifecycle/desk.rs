@@ -169,9 +169,7 @@ impl Desk {
     pub(super) async fn make_current(&self, name: &str, hash: &str) -> Result<String> {
         match self {
             Self::Database { engine, actor } => Ok(engine.use_version(actor, name, hash).await?.hash.to_string()),
-            Self::Server(client) => {
-                Ok(serde_json::from_value::<Current>(client.use_version(name, hash).await?)?.hash)
-            }
+            Self::Server(client) => Ok(serde_json::from_value::<Current>(client.use_version(name, hash).await?)?.hash),
         }
     }
 
