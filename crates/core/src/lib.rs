@@ -10,6 +10,7 @@ pub mod compile;
 pub mod decide;
 pub mod diagnostic;
 pub mod draw;
+pub mod execution_id;
 pub mod expr;
 pub mod fold;
 pub mod hex;

@@ -70,8 +70,7 @@ pub struct Token(pub u64);
 /// One leased attempt (EXE-2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    pub id: RecordId,
-    /// Also the attempt's number.
+    /// Also the attempt's number, and with its record's id the execution's own: [`ExecutionId`](crate::execution_id::ExecutionId).
     pub token: Token,
     pub worker: Arc<str>,
     /// `actor.id` of the key that took the lease: nobody else's reports count (EXE-8).

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::checks::Checks;
+use crate::objects::Objects;
 use crate::retention::Retention;
 use crate::spans::Spans;
 
@@ -40,6 +41,10 @@ pub struct Config {
     pub retention: Retention,
     /// Who is told of operations and executions that stand in a trace.
     pub spans: Option<Arc<dyn Spans>>,
+    /// Where payloads of more than [`LARGE`](crate::LARGE) bytes go; into the database where there is no such place.
+    pub objects: Option<Objects>,
+    /// How long bytes may wait for the record that has them; after that they are nobody's, and go.
+    pub orphans: Duration,
 }
 
 impl Default for Config {
@@ -59,6 +64,8 @@ impl Default for Config {
             check_time: Duration::from_secs(10),
             retention: Retention::default(),
             spans: None,
+            objects: None,
+            orphans: Duration::from_hours(24),
         }
     }
 }

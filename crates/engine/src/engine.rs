@@ -18,15 +18,17 @@ use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
 use crate::keys::KeyDesk;
 use crate::leasing::{self, Desk, Leased, Wanted};
+use crate::objects::Objects;
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
+use crate::roll::Roll;
 use crate::shared::Shared;
 use crate::signals::Signals;
 use crate::stream::LogStream;
 use crate::timers::SetAside;
 use crate::trail::Trail;
 use crate::working::Worker;
-use crate::{batch, elsewhere, inbox, prune, timers};
+use crate::{batch, elsewhere, inbox, objects, prune, roll, timers};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
@@ -67,14 +69,16 @@ impl<S: Store + 'static> Engine<S> {
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
-        let (set_aside, keys) = (SetAside::default(), KeyDesk::default());
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, set_aside, keys, asking });
+        let (set_aside, keys, roll) = (SetAside::default(), KeyDesk::default(), Roll::default());
+        let shared = Shared { store, config, queue, signals, desk, counted, trail, set_aside, keys, roll, asking };
+        let shared = Arc::new(shared);
         let Config { batch, queue, .. } = shared.config;
         info!(batch, queue, "engine started");
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));
-        let mut own = vec![writer, timers, pruning];
+        let roll = tokio::spawn(roll::run(Arc::clone(&shared)));
+        let mut own = vec![writer, timers, pruning, roll];
         if let Some(news) = shared.store.news() {
             own.push(tokio::spawn(elsewhere::run(Arc::clone(&shared), news.clone())));
             own.push(tokio::spawn(inbox::run(Arc::clone(&shared), news)));
@@ -90,6 +94,11 @@ impl<S: Store + 'static> Engine<S> {
 
     pub fn store(&self) -> &S {
         &self.shared.store
+    }
+
+    /// Where large payloads are, if they are not in the database: to bring one piece by piece, before its record is made.
+    pub fn objects(&self) -> Option<&Objects> {
+        self.shared.config.objects.as_ref()
     }
 
     /// Check lifecycle files and take them in.
@@ -110,6 +119,10 @@ impl<S: Store + 'static> Engine<S> {
     ) -> Result<Vec<Result<Answer, EngineError>>, EngineError> {
         if submissions.is_empty() {
             return Ok(Vec::new());
+        }
+        let mut submissions = submissions;
+        if let Some(objects) = &self.shared.config.objects {
+            objects::stow(objects, &mut submissions).await?;
         }
         let answers = self.shared.queue.enter(submissions)?;
         let mut replies = Vec::with_capacity(answers.len());
@@ -214,6 +227,9 @@ impl<S: Store + 'static> Engine<S> {
     pub async fn prune(&self, options: &PruneOptions) -> Result<Pruned, EngineError> {
         let pruned = prune::prune(&self.shared.store, options).await?;
         prune::tell(&self.shared, &pruned).await;
+        if !options.dry_run {
+            prune::tidy(&self.shared).await?;
+        }
         Ok(pruned)
     }
 

@@ -199,6 +199,7 @@ pub(crate) async fn lease_while<S: Store>(
         if !goes_on() {
             return Ok(Vec::new());
         }
+        shared.roll.note(actor, &wanted.worker, &wanted.lifecycles);
         let mut offer = pick(shared, wanted, most, news).await?;
         if !offer.records.is_empty() {
             let leased = take(shared, actor, wanted, once, &offer.records).await?;

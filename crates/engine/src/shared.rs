@@ -1,15 +1,21 @@
 //! What all parts of one engine share.
 
+use std::sync::Arc;
+
 use onceward_core::decide::Call;
-use onceward_core::record::Actor;
+use onceward_core::record::{Actor, Payload};
 use onceward_core::value::RecordId;
+use onceward_store::Store;
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::counted::Counted;
+use crate::error::EngineError;
 use crate::keys::KeyDesk;
 use crate::leasing::Desk;
+use crate::objects::{LARGE, PayloadReader};
 use crate::queue::{Queue, Submission};
+use crate::roll::Roll;
 use crate::signals::Signals;
 use crate::timers::SetAside;
 use crate::trail::Trail;
@@ -24,6 +30,7 @@ pub(crate) struct Shared<S> {
     pub(crate) counted: Counted,
     pub(crate) trail: Trail,
     pub(crate) set_aside: SetAside,
+    pub(crate) roll: Roll,
     pub(crate) keys: KeyDesk,
     /// Questions that may be with the outside at once.
     pub(crate) asking: Semaphore,
@@ -40,6 +47,28 @@ impl<S> Shared<S> {
     /// How many of what was asked for come in one answer.
     pub(crate) fn page(&self, limit: usize) -> usize {
         limit.clamp(1, self.config.page.max(1))
+    }
+}
+
+impl<S: Store> Shared<S> {
+    /// The bytes of a payload, from wherever they are.
+    pub(crate) async fn payload(&self, payload: Payload) -> Result<Option<PayloadReader>, EngineError> {
+        let is_large = usize::try_from(payload.bytes).is_ok_and(|bytes| bytes > LARGE);
+        if let (Some(objects), true) = (&self.config.objects, is_large)
+            && let Some(found) = objects.get(&payload).await?
+        {
+            return Ok(Some(found));
+        }
+        let found = self.store.content(&payload.sha256).await?;
+        Ok(found.map(|bytes| PayloadReader::of_bytes(bytes, payload)))
+    }
+
+    /// All of them at once.
+    pub(crate) async fn content(&self, payload: Payload) -> Result<Option<Arc<[u8]>>, EngineError> {
+        match self.payload(payload).await? {
+            Some(found) => Ok(found.whole(u64::MAX).await?),
+            None => Ok(None),
+        }
     }
 }
 

@@ -8,8 +8,12 @@ mod counted;
 mod delivery;
 #[path = "engine/keys.rs"]
 mod keys;
+#[path = "engine/look_ups.rs"]
+mod look_ups;
 #[path = "engine/moving.rs"]
 mod moving;
+#[path = "engine/objects.rs"]
+mod objects;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/promises.rs"]

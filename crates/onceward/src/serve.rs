@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use onceward_engine::{Config, Engine, Http};
+use onceward_engine::{Config, Engine, Http, Objects};
 use onceward_server::{Observe, Settings};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -46,6 +46,10 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS")]
     listen: SocketAddr,
+    /// The folder for payloads of more than 64 KB; a database file has its own beside it, as FILE.objects. With PostgreSQL they
+    /// stand in the database unless a folder is named, which all processes must share
+    #[arg(long, value_name = "FOLDER")]
+    objects: Option<PathBuf>,
     /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
@@ -139,9 +143,10 @@ impl Serve {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
-        let (store, _passing) = self.open().await?;
+        let (store, passing) = self.open().await?;
+        let objects = self.objects(passing.as_ref()).map(Objects::folder);
         let observe = self.observe()?;
-        let config = Config { result_bytes: RESULT_BYTES, spans: observe.spans(), ..Config::default() };
+        let config = Config { result_bytes: RESULT_BYTES, spans: observe.spans(), objects, ..Config::default() };
         let engine = Engine::open(store, config);
         if !loading.define(&engine).await? {
             engine.close().await;
@@ -205,6 +210,15 @@ impl Serve {
                 Ok((AnyStore::Sqlite(store), Some(passing)))
             }
         }
+    }
+
+    /// Where large payloads go.
+    fn objects(&self, passing: Option<&Passing>) -> Option<PathBuf> {
+        let beside = || match (&self.db, passing) {
+            (Place::Kept(database), _) => database.objects(),
+            (Place::Passing, passing) => passing.map(|passing| passing.0.join("onceward.db.objects")),
+        };
+        self.objects.clone().or_else(beside)
     }
 
     /// Where it is, and what to type next.

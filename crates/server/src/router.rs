@@ -25,6 +25,9 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .merge(routes::stream::routes())
         .merge(routes::prune::routes())
         .merge(routes::metrics::routes())
+        .merge(routes::links::routes())
+        .merge(routes::accounts::routes())
+        .merge(routes::workers::routes())
         .merge(routes::keys::routes())
 }
 

@@ -97,7 +97,7 @@ fn the_database_holds_its_constraints_alone() {
         drop(store);
         let connection = rusqlite::Connection::open(folder.file()).unwrap();
         for (sql, column) in [
-            ("INSERT INTO effects SELECT record, execution, token, result FROM effects", "effects.record"),
+            ("INSERT INTO effects SELECT record, token, result FROM effects", "effects.record"),
             ("INSERT INTO accounts VALUES ('coin', 'purse:ann', 0, -1)", "balance"),
             ("UPDATE records SET hold = -1", "hold"),
             ("UPDATE tallies SET count = -1", "count"),

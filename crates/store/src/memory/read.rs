@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use onceward_core::decide::{CountKey, Key, QueueKey, next_due, readiness};
+use onceward_core::decide::{CountKey, Key, LinkKey, QueueKey, next_due, readiness};
 use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
@@ -12,6 +12,7 @@ use super::kept::{Beside, Kept};
 use crate::base::{Base, Stored};
 use crate::glance::{FRONT, Glance, TIMERS};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, looked_at, rank, running};
+use crate::relation::{LinkPage, LinkQuery};
 
 impl Kept {
     pub(super) fn load(&self, base: &mut Base, keys: &[Key]) {
@@ -168,6 +169,16 @@ impl Kept {
         glance.overdue = u64::try_from(due.len()).unwrap_or(u64::MAX);
         glance.overdue_since = due.first().map(|(at, _)| *at);
         glance
+    }
+
+    pub(super) fn linked(&self, query: &LinkQuery) -> LinkPage {
+        let fits = |key: &LinkKey| {
+            key.target == query.target
+                && query.from.iter().any(|from| (&from.lifecycle, &from.field) == (&key.lifecycle, &key.field))
+        };
+        let sources = self.world.links.iter().filter(|(key, _)| fits(key)).flat_map(|(_, sources)| sources);
+        let rows = sources.filter_map(|id| Some((self.beside.get(id)?.row, *id)));
+        LinkPage::of(rows.filter(|(row, _)| *row > query.after.unwrap_or(0)).collect(), query.limit)
     }
 
     pub(super) fn executions(&self, record: RecordId) -> Vec<Execution> {

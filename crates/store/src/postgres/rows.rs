@@ -82,26 +82,25 @@ pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record
 
 /// The execution whose columns begin here.
 pub(super) fn execution(row: &Row, at: usize) -> Result<Execution, StoreError> {
-    let aborted = match row.try_get::<_, Option<&str>>(at + 9)? {
-        Some(code) => Some(Abort { code: code.into(), retryable: row.try_get(at + 10)? }),
+    let aborted = match row.try_get::<_, Option<&str>>(at + 8)? {
+        Some(code) => Some(Abort { code: code.into(), retryable: row.try_get(at + 9)? }),
         None => None,
     };
-    let key = match row.try_get::<_, Option<&str>>(at + 12)? {
+    let key = match row.try_get::<_, Option<&str>>(at + 11)? {
         Some(text) => Some(read_parts(text)?),
         None => None,
     };
     Ok(Execution {
         token: Token(unsigned(row, at)?),
-        id: RecordId(row.try_get(at + 1)?),
-        worker: text(row, at + 2)?,
-        holder: text(row, at + 3)?,
-        status: read_status(u8::try_from(row.try_get::<_, i16>(at + 4)?).unwrap_or(u8::MAX))?,
-        leased_at: time(row, at + 5)?,
-        expires_at: time(row, at + 6)?,
-        started_at: some_time(row, at + 7)?,
-        finished_at: some_time(row, at + 8)?,
+        worker: text(row, at + 1)?,
+        holder: text(row, at + 2)?,
+        status: read_status(u8::try_from(row.try_get::<_, i16>(at + 3)?).unwrap_or(u8::MAX))?,
+        leased_at: time(row, at + 4)?,
+        expires_at: time(row, at + 5)?,
+        started_at: some_time(row, at + 6)?,
+        finished_at: some_time(row, at + 7)?,
         aborted,
-        finish_moves: row.try_get(at + 11)?,
+        finish_moves: row.try_get(at + 10)?,
         key,
     })
 }

@@ -22,6 +22,7 @@ pub(super) const TABLES: &[Table] = &[
     Table::Uniques,
     Table::Counts,
     Table::Accounts,
+    Table::Entries,
     Table::Links,
     Table::Queues,
     Table::Ready,
@@ -161,13 +162,13 @@ fn plan(table: Table) -> Plan {
         ),
         Table::Executions => (
             &[Order("e.record", Long), Order("e.token", Long)],
-            "r.id::text, e.id::text, e.worker, e.holder, e.status::text, e.leased_at::text, e.expires_at::text, \
+            "r.id::text, e.worker, e.holder, e.status::text, e.leased_at::text, e.expires_at::text, \
              e.started_at::text, e.finished_at::text, e.abort_code, e.abort_retryable::int::text, e.finish_moves::int::text, e.key",
             "onceward.executions e LEFT JOIN onceward.records r ON r.row = e.record",
         ),
         Table::Effects => (
             &[Order("f.record", Long)],
-            "r.id::text, f.execution::text, f.token::text, encode(sha256(convert_to(f.result, 'UTF8')), 'hex')",
+            "r.id::text, f.token::text, encode(sha256(convert_to(f.result, 'UTF8')), 'hex')",
             "onceward.effects f LEFT JOIN onceward.records r ON r.row = f.record",
         ),
         Table::Uniques => (
@@ -189,6 +190,11 @@ fn plan(table: Table) -> Plan {
             &[Order("accounts.asset", Text), Order("accounts.name", Text)],
             "outside::int::text, balance::text",
             "onceward.accounts",
+        ),
+        Table::Entries => (
+            &[Order("entries.asset", Text), Order("entries.name", Text), Order("entries.seq", Long)],
+            "entries.seq::text",
+            "onceward.entries",
         ),
         Table::Links => (
             &[

@@ -83,6 +83,12 @@ pub(super) const END: &str = "SELECT one FROM onceward.log_end FOR UPDATE";
 pub(super) const PLACE: &str = "INSERT INTO onceward.batches (last, first, batch) \
      SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last";
 
+/// The same, and which of its entries moved something on which account: they have their numbers only now.
+const PLACE_WITH_MOVES: &str = "WITH placed AS (INSERT INTO onceward.batches (last, first, batch) \
+     SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last), \
+     moved AS (INSERT INTO onceward.entries (asset, name, seq) SELECT k.a, k.n, placed.first + k.i \
+     FROM placed CROSS JOIN unnest($3::text[], $4::text[], $5::bigint[]) k(a, n, i)) SELECT first, last FROM placed";
+
 const NO_PLACE: &str = "SELECT coalesce(max(last), 0) + 1, coalesce(max(last), 0) FROM onceward.batches";
 
 const MORE: &str = "INSERT INTO onceward.tallies AS t (definition, owner, state, count) \
@@ -173,7 +179,7 @@ impl<'a> Writing<'a> {
             return Ok(pipeline.add(NO_PLACE, Vec::new()));
         }
         pipeline.add(END, Vec::new());
-        let place = pipeline.add(PLACE, vec![arg(size(self.net.entries.len())), arg(self.batch)]);
+        let place = self.place(pipeline);
         for more in [true, false] {
             let (mut definitions, mut owners, mut states, mut deltas) =
                 (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -196,6 +202,23 @@ impl<'a> Writing<'a> {
         }
         self.accounts(pipeline, true);
         Ok(place)
+    }
+
+    fn place(&self, pipeline: &mut Pipeline<'a>) -> usize {
+        let (mut assets, mut names, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, entry) in (0_i64..).zip(&self.net.entries) {
+            for account in &entry.accounts {
+                assets.push(&*account.asset);
+                names.push(&*account.name);
+                numbers.push(number);
+            }
+        }
+        let mut parameters = vec![arg(size(self.net.entries.len())), arg(self.batch)];
+        if numbers.is_empty() {
+            return pipeline.add(PLACE, parameters);
+        }
+        parameters.extend([arg(assets), arg(names), arg(numbers)]);
+        pipeline.add(PLACE_WITH_MOVES, parameters)
     }
 
     fn log(&mut self, pipeline: &mut Pipeline<'a>) -> Result<(), StoreError> {

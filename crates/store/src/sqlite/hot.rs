@@ -24,14 +24,14 @@ const RECORD: &str = "UPDATE records SET state = ?3, version = ?4, fields = ?5, 
      finished_at = ?9, entered_at = ?10, hold = ?11, timers = ?12, committed = ?13, stuck = ?14, head = ?15, \
      entry = ?16 WHERE row = ?1 AND version = ?2";
 
-const EXECUTION: &str = "INSERT INTO executions (record, token, id, worker, holder, status, leased_at, expires_at, started_at, \
+const EXECUTION: &str = "INSERT INTO executions (record, token, worker, holder, status, leased_at, expires_at, started_at, \
      finished_at, abort_code, abort_retryable, finish_moves, key) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
      ON CONFLICT (record, token) DO UPDATE SET status = excluded.status, expires_at = excluded.expires_at, \
      started_at = excluded.started_at, finished_at = excluded.finished_at, abort_code = excluded.abort_code, \
      abort_retryable = excluded.abort_retryable, finish_moves = excluded.finish_moves, key = excluded.key";
 
-const EFFECT: &str = "INSERT INTO effects (record, execution, token, result) VALUES (?1, ?2, ?3, ?4)";
+const EFFECT: &str = "INSERT INTO effects (record, token, result) VALUES (?1, ?2, ?3)";
 
 const TIMER: &str = "INSERT INTO timers (due, record) VALUES (?1, ?2)";
 
@@ -155,7 +155,6 @@ impl<'a> Hot<'a> {
         self.execution.execute(params![
             row,
             execution.token.0,
-            execution.id.0.as_bytes(),
             execution.worker,
             execution.holder,
             write_status(execution.status),
@@ -173,7 +172,7 @@ impl<'a> Hot<'a> {
 
     pub(super) fn effect(&mut self, row: u64, effect: &Effect) -> Result<(), StoreError> {
         let result = effect.result.to_string();
-        self.effect.execute(params![row, effect.execution.0.as_bytes(), effect.token.0, result])?;
+        self.effect.execute(params![row, effect.token.0, result])?;
         Ok(())
     }
 

@@ -71,26 +71,25 @@ pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record
 
 /// The execution whose columns begin here.
 pub(super) fn execution(row: &Row, at: usize) -> Result<Execution, StoreError> {
-    let aborted = match row.get::<_, Option<Arc<str>>>(at + 9)? {
-        Some(code) => Some(Abort { code, retryable: row.get(at + 10)? }),
+    let aborted = match row.get::<_, Option<Arc<str>>>(at + 8)? {
+        Some(code) => Some(Abort { code, retryable: row.get(at + 9)? }),
         None => None,
     };
-    let key = match row.get::<_, Option<String>>(at + 12)? {
+    let key = match row.get::<_, Option<String>>(at + 11)? {
         Some(text) => Some(read_parts(&text)?),
         None => None,
     };
     Ok(Execution {
         token: Token(row.get(at)?),
-        id: id(row, at + 1)?,
-        worker: row.get(at + 2)?,
-        holder: row.get(at + 3)?,
-        status: read_status(row.get(at + 4)?)?,
-        leased_at: Time::from_micros(row.get(at + 5)?),
-        expires_at: Time::from_micros(row.get(at + 6)?),
-        started_at: time(row, at + 7)?,
-        finished_at: time(row, at + 8)?,
+        worker: row.get(at + 1)?,
+        holder: row.get(at + 2)?,
+        status: read_status(row.get(at + 3)?)?,
+        leased_at: Time::from_micros(row.get(at + 4)?),
+        expires_at: Time::from_micros(row.get(at + 5)?),
+        started_at: time(row, at + 6)?,
+        finished_at: time(row, at + 7)?,
         aborted,
-        finish_moves: row.get(at + 11)?,
+        finish_moves: row.get(at + 10)?,
         key,
     })
 }
