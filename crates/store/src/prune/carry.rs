@@ -61,7 +61,7 @@ impl Carry {
         let mut sums = Sums { places: Places::of(places), ..Sums::default() };
         sums.gone = taken.iter().map(|one| one.record.id).collect();
         let mut sha = Sha256::new();
-        let mut shares: BTreeMap<(Arc<str>, Arc<str>, Arc<str>), u64> = BTreeMap::new();
+        let mut shares: BTreeMap<ShareKey, u64> = BTreeMap::new();
         for one in &taken {
             sums.entries_of(one, &lifecycles)?;
             sha.update(one.record.id.0.as_bytes());
@@ -127,7 +127,10 @@ impl Carry {
     }
 }
 
-fn share(record: &Record) -> (Arc<str>, Arc<str>, Arc<str>) {
+/// Lifecycle, owner and state, as the log tells of those that went.
+type ShareKey = (Arc<str>, Arc<str>, Arc<str>);
+
+fn share(record: &Record) -> ShareKey {
     (Arc::clone(&record.lifecycle.name), Arc::clone(&record.owner), Arc::clone(record.state_name()))
 }
 
