@@ -2,7 +2,7 @@
 
     killing.py --db URL [--seed N] [--jobs N] [--kills N] [--node PROGRAM]
 
-`ONCEWARD_BIN` names the program, `ONCEWARD_TOILER` a Rust worker in the manner of `toiler.py`, where there is one. Prints its seed.
+`ONCEWARD_BIN` names the program; beside it, cargo has built the Rust sister of `toiler.py`. Prints its seed.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ def begin_workers(url: str, books: Books, node: str) -> list[subprocess.Popen[by
     commands = [
         [sys.executable, str(HERE / "toiler.py"), url, TASK, books.page("commits-python")],
         [node, str(built), "work", url, TASK, books.page("commits-typescript")],
+        [str(Path(binary).parent / "examples" / "toiler"), url, TASK, books.page("commits-rust")],
         [binary, "work", "--server", url, TASK, "--concurrency", "2", "--", "cat"],
     ]
-    if toiler := os.environ.get("ONCEWARD_TOILER"):
-        commands.append([toiler, url, TASK, books.page("commits-rust")])
     with open(books.page("said"), "w") as said:
         return [subprocess.Popen(command, stdout=said, stderr=said) for command in commands]
 

@@ -21,6 +21,7 @@ pub mod project;
 pub mod record;
 pub mod syntax;
 pub mod time;
+pub mod trace;
 pub mod value;
 
 pub use load::{Loaded, load};

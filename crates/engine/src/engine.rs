@@ -11,8 +11,10 @@ use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use tracing::info;
 
 use crate::config::Config;
+use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
 use crate::keys::KeyDesk;
 use crate::leasing::{self, Desk, Leased, Wanted};
@@ -20,7 +22,7 @@ use crate::objects::Objects;
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
 use crate::roll::Roll;
-use crate::shared::{Counted, Shared, Tally};
+use crate::shared::Shared;
 use crate::signals::Signals;
 use crate::stream::LogStream;
 use crate::timers::SetAside;
@@ -70,6 +72,8 @@ impl<S: Store + 'static> Engine<S> {
         let (set_aside, keys, roll) = (SetAside::default(), KeyDesk::default(), Roll::default());
         let shared = Shared { store, config, queue, signals, desk, counted, trail, set_aside, keys, roll, asking };
         let shared = Arc::new(shared);
+        let Config { batch, queue, .. } = shared.config;
+        info!(batch, queue, "engine started");
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));
@@ -241,7 +245,21 @@ impl<S: Store + 'static> Engine<S> {
     }
 
     pub fn tally(&self) -> Tally {
-        self.shared.counted.tally()
+        Tally { overloaded: self.shared.queue.turned_away(), ..self.shared.counted.tally() }
+    }
+
+    /// All that was counted, and how full the queue is. Looks at no store.
+    pub fn measures(&self) -> Measures {
+        let (room, waiting_bytes) = self.shared.queue.places();
+        Measures {
+            tally: self.tally(),
+            commits: self.shared.store.commits(),
+            waiting: self.waiting(),
+            room,
+            waiting_bytes,
+            set_aside: self.shared.set_aside.len(),
+            ..self.shared.counted.measures()
+        }
     }
 
     /// Let everybody who waits look again: for a manual clock that was set, and for leases that are no longer wanted.
@@ -251,6 +269,7 @@ impl<S: Store + 'static> Engine<S> {
 
     /// Let the workers inside the process come to an end, take on nothing more, answer all that was taken on, and stop.
     pub async fn close(&self) {
+        info!(waiting = self.waiting(), "engine draining");
         let closing: Vec<_> = take(&self.tasks.workers)
             .into_iter()
             .map(|worker| tokio::spawn(async move { worker.close().await }))
@@ -267,5 +286,6 @@ impl<S: Store + 'static> Engine<S> {
             task.abort();
             let _ = task.await;
         }
+        info!("engine drained");
     }
 }

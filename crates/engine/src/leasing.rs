@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::error::EngineError;
 use crate::once::{self, Once};
-use crate::queue::{Answer, RETRY_AFTER, Submission};
+use crate::queue::{Answer, Submission};
 use crate::shared::Shared;
 use crate::signals::Signals;
 
@@ -279,7 +279,7 @@ async fn hand_out<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: Ti
     let offered = desk.offered().len();
     let room = shared.config.queue.saturating_sub(offered);
     if room == 0 {
-        return Err(EngineError::Overloaded { retry_after: RETRY_AFTER });
+        return Err(shared.queue.overloaded());
     }
     let all = asks.iter().fold(0, |sum: usize, ask| sum.saturating_add(ask.most)).min(room);
     let query = LeaseQuery { lifecycles: lifecycles.to_vec(), now, limit: all + offered };

@@ -29,7 +29,9 @@
 //! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
-//! | `shared.rs` | what these parts share, and what the engine has counted |
+//! | `shared.rs` | what these parts share |
+//! | `counted.rs` | what the engine has done, counted |
+//! | `spans.rs` | what it tells of operations and executions that stand in a trace |
 //! | `stream.rs` | the log, in order, as it grows |
 //! | `lifecycles.rs` | which versions there are, and which one is current |
 //! | `moving.rs` | records moved to another version, so many at a time |
@@ -50,6 +52,7 @@ mod admission;
 mod batch;
 mod checks;
 mod config;
+mod counted;
 mod deciding;
 mod delivery;
 mod elsewhere;
@@ -72,6 +75,7 @@ mod retention;
 mod roll;
 mod shared;
 mod signals;
+mod spans;
 mod stream;
 mod timers;
 mod trail;
@@ -80,6 +84,7 @@ mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
 pub use config::Config;
+pub use counted::{Lived, Measures, Tally};
 pub use delivery::{DELIVERY, Message, NotPosted, Post, Posted};
 pub use engine::Engine;
 pub use error::EngineError;
@@ -96,7 +101,7 @@ pub use queue::{Answer, Submission};
 pub use relations::{Linked, Relations, RelationsQuery};
 pub use retention::Retention;
 pub use roll::{WorkerNow, Workers};
-pub use shared::Tally;
+pub use spans::{ExecutionSpan, OperationSpan, Spans, trace_of};
 pub use stream::LogStream;
 pub use verify::{Beyond, Drift, Report, Watch, verify};
 pub use working::{Done, Job, Worker, Working};

@@ -15,6 +15,7 @@ use onceward_core::value::RecordId;
 use onceward_store::log::Share;
 use onceward_store::{Carry, Catalog, Kin, OldQuery, OldRequests, Prune, PruneSave, Store, StoreError, Taken, Unsound};
 use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
 
 use crate::error::EngineError;
 use crate::objects::collect;
@@ -76,15 +77,25 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         sleep(next).await;
         next = every;
         // Where the store fails there is no hurry: what is over stays over.
-        if let Ok(pruned) = prune(&shared.store, &options).await {
-            tell(&shared, &pruned).await;
-            let _ = tidy(&shared).await;
+        match prune(&shared.store, &options).await {
+            Ok(pruned) => {
+                tell(&shared, &pruned).await;
+                let _ = tidy(&shared).await;
+            }
+            Err(error) => warn!(code = error.code(), "pruning failed"),
         }
     }
 }
 
 /// Whoever follows the log learns of the checkpoint.
 pub(crate) async fn tell<S: Store>(shared: &Shared<S>, pruned: &Pruned) {
+    let Pruned { records, entries, requests, held, .. } = pruned;
+    if pruned.checkpoint.is_some() || *requests > 0 {
+        info!(records, entries, requests, held, "pruned");
+    }
+    if !pruned.damaged.is_empty() {
+        warn!(records = pruned.damaged.len(), "records that are over are damaged, and stay: run `onceward verify`");
+    }
     if let (Some(place), Ok(now)) = (pruned.checkpoint, shared.store.now().await) {
         shared.signals.saved(&[], place, now);
     }

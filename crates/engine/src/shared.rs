@@ -1,7 +1,6 @@
 //! What all parts of one engine share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use onceward_core::decide::Call;
 use onceward_core::record::{Actor, Payload};
@@ -10,6 +9,7 @@ use onceward_store::Store;
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::counted::Counted;
 use crate::error::EngineError;
 use crate::keys::KeyDesk;
 use crate::leasing::Desk;
@@ -75,49 +75,4 @@ impl<S: Store> Shared<S> {
 /// The engine's own operation: whatever is due on a record.
 pub(crate) fn due(record: RecordId) -> Submission {
     Submission::new(&Actor::engine(), Call::Due { record })
-}
-
-/// What an engine has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Transactions that were saved.
-    pub batches: u64,
-    /// Operations in them, those of the engine's own too.
-    pub operations: u64,
-    /// Saves that found something changed, and were decided again.
-    pub conflicts: u64,
-    /// Denials and audited refusals that were not logged, because their owner had too many.
-    pub untold: u64,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counted {
-    batches: AtomicU64,
-    operations: AtomicU64,
-    conflicts: AtomicU64,
-    untold: AtomicU64,
-}
-
-impl Counted {
-    pub(crate) fn saved(&self, operations: usize) {
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        self.operations.fetch_add(u64::try_from(operations).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    pub(crate) fn conflict(&self) {
-        self.conflicts.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn untold(&self, refusals: u64) {
-        self.untold.fetch_add(refusals, Ordering::Relaxed);
-    }
-
-    pub(crate) fn tally(&self) -> Tally {
-        Tally {
-            batches: self.batches.load(Ordering::Relaxed),
-            operations: self.operations.load(Ordering::Relaxed),
-            conflicts: self.conflicts.load(Ordering::Relaxed),
-            untold: self.untold.load(Ordering::Relaxed),
-        }
-    }
 }

@@ -2,6 +2,8 @@
 
 #[path = "engine/bounds.rs"]
 mod bounds;
+#[path = "engine/counted.rs"]
+mod counted;
 #[path = "engine/delivery.rs"]
 mod delivery;
 #[path = "engine/keys.rs"]

@@ -4,12 +4,16 @@
 //! While no key was ever made, a server on loopback lets everybody in who comes from this machine: by a loopback name, and from no
 //! other site's page. With the first key that is over, for good.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use onceward_engine::{EngineError, Identity};
-use onceward_store::Store as _;
+use onceward_store::{Catalog, Store as _};
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -18,13 +22,15 @@ use crate::problem::Problem;
 pub(crate) const ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
 
 /// Let a request in, with who sent it beside it, or answer it here.
-pub(crate) async fn admit(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    match identify(&app, &request).await {
+pub(crate) async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
+    // Apart from its body, which nobody may share.
+    let (mut parts, body) = request.into_parts();
+    match identify(&app, &parts).await {
         Ok(identity) => {
             if let Some(identity) = identity {
-                request.extensions_mut().insert(identity);
+                parts.extensions.insert(identity);
             }
-            next.run(request).await
+            next.run(Request::from_parts(parts, body)).await
         }
         Err(problem) => {
             let mut response = problem.into_response();
@@ -42,21 +48,21 @@ fn is_public(path: &str) -> bool {
 }
 
 /// Nobody in particular where that is enough.
-async fn identify(app: &App, request: &Request) -> Result<Option<Identity>, Problem> {
-    let (keys, path) = (app.engine().keys(), request.uri().path());
+async fn identify(app: &App, request: &Parts) -> Result<Option<Identity>, Problem> {
+    let (keys, path) = (app.engine().keys(), request.uri.path());
     let asked_for = match keys.are_asked_for().await {
         // Whether it is alive can be asked also where its database is not.
         Err(_) if is_public(path) => true,
         asked_for => asked_for?,
     };
     if app.settings().loopback && !asked_for {
-        from_this_machine(request.method(), request.uri(), request.headers())?;
+        from_this_machine(&request.method, &request.uri, &request.headers)?;
         return Ok(Some(open(app).await?));
     }
     if is_public(path) {
         return Ok(None);
     }
-    let identity = keys.authenticate(bearer(request.headers())?).await?;
+    let identity = keys.authenticate(bearer(&request.headers)?).await?;
     if let Some(key) = &identity.key {
         app.limits().take(key).map_err(|wait| {
             let detail = format!("this key may send {} requests a second", app.settings().requests_per_second);
@@ -72,9 +78,28 @@ async fn identify(app: &App, request: &Request) -> Result<Option<Identity>, Prob
 /// Whoever comes while there are no keys: every role that there is.
 async fn open(app: &App) -> Result<Identity, EngineError> {
     let catalog = app.engine().store().definitions().await?;
-    let named: Vec<_> = catalog.definitions.lifecycles.values().flat_map(|lifecycle| lifecycle.roles()).collect();
-    let roles: Vec<&str> = ROLES.into_iter().chain(named.iter().map(|role| &**role)).collect();
-    Ok(Identity::open(&roles))
+    Ok(app.everybody().of(&catalog))
+}
+
+/// Who comes while there are no keys. Worked out once for each set of lifecycles, not for each request.
+#[derive(Debug, Default)]
+pub(crate) struct Everybody(Mutex<Option<(Arc<Catalog>, Identity)>>);
+
+impl Everybody {
+    fn of(&self, catalog: &Arc<Catalog>) -> Identity {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((same, identity)) = &*known
+            && Arc::ptr_eq(same, catalog)
+        {
+            return identity.clone();
+        }
+        let lifecycles = catalog.definitions.lifecycles.values();
+        let named: BTreeSet<Arc<str>> = lifecycles.flat_map(|lifecycle| lifecycle.roles()).collect();
+        let roles: Vec<&str> = ROLES.into_iter().chain(named.iter().map(|role| &**role)).collect();
+        let identity = Identity::open(&roles);
+        *known = Some((Arc::clone(catalog), identity.clone()));
+        identity
+    }
 }
 
 /// The key in `Authorization: Bearer …`.

@@ -16,6 +16,8 @@ use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::glance::Glance;
+use crate::histogram::Distribution;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::memory::MemoryStore;
@@ -113,6 +115,22 @@ impl Store for AnyStore {
             Self::Memory(store) => store.counts_by_state(owner).await,
             Self::Sqlite(store) => store.counts_by_state(owner).await,
             Self::Postgres(store) => store.counts_by_state(owner).await,
+        }
+    }
+
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        match self {
+            Self::Memory(store) => store.glance(now).await,
+            Self::Sqlite(store) => store.glance(now).await,
+            Self::Postgres(store) => store.glance(now).await,
+        }
+    }
+
+    fn commits(&self) -> Option<Distribution> {
+        match self {
+            Self::Memory(store) => store.commits(),
+            Self::Sqlite(store) => store.commits(),
+            Self::Postgres(store) => store.commits(),
         }
     }
 

@@ -17,6 +17,8 @@ use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::glance::Glance;
+use crate::histogram::Distribution;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
@@ -64,6 +66,14 @@ pub trait Store: Send + Sync {
 
     /// How many records are in each state, of one owner or of all; states without records are left out.
     fn counts_by_state(&self, owner: Option<&str>) -> impl Future<Output = Result<Vec<StateCount>, StoreError>> + Send;
+
+    /// How the store stands, for who watches it all the time. Costs little, whatever it holds.
+    fn glance(&self, now: Time) -> impl Future<Output = Result<Glance, StoreError>> + Send;
+
+    /// How long its commits took, in microseconds, where that can be told from the rest of a save.
+    fn commits(&self) -> Option<Distribution> {
+        None
+    }
 
     /// The bytes with this hash.
     fn content(&self, sha256: &[u8; 32]) -> impl Future<Output = Result<Option<Arc<[u8]>>, StoreError>> + Send;

@@ -4,7 +4,7 @@ import { refused, type WorkError } from "./errors.js";
 import { Transport, type Ask } from "./http.js";
 import { Patience, problemMayPass } from "./patience.js";
 import type { Effect, Entry, Execution, Fired, Lease, Page, Problem, Record, Reported } from "./records.js";
-import { eventBody, newBody, newKey, reportBody, type Event, type Lasting, type New, type Report } from "./requests.js";
+import { eventBody, newBody, newKey, reportBody, whole, type Event, type Lasting, type New, type Report } from "./requests.js";
 import { Stream, type StreamOptions } from "./stream.js";
 
 export interface ClientOptions {
@@ -150,7 +150,7 @@ export class Client {
     options: LeaseOptions & { once: string; signal?: AbortSignal; timeout?: number },
   ): Promise<Lease[]> {
     const { max = 1, wait = 0, start = true, lease, once, signal } = options;
-    const body = { lifecycles, worker, max, start, lease_ms: lease, ...(wait > 0 ? { wait_ms: Math.round(wait) } : {}) };
+    const body = { lifecycles, worker, max, start, lease_ms: whole(lease), wait_ms: wait > 0 ? whole(wait) : undefined };
     const timeout = (options.timeout ?? this.timeout) + wait;
     const headers = { "idempotency-key": once };
     const found = await this.#transport.json({ method: "POST", path: "/v1/leases", body, headers, timeout, signal });

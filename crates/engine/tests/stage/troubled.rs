@@ -10,10 +10,10 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, Holding, KeptKeys, KeyEdit,
-    KeySave, Kin, LeaseQuery, LinkPage, LinkQuery, ListQuery, MemoryStore, OldPage, OldQuery, OldRequests, Page, Prune,
-    PruneSave, Request, RequestName, Save, Standing, StateCount, Statement, StatementQuery, Store, StoreError,
-    VersionCount, WorkerSeen,
+    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, Glance, Holding, KeptKeys,
+    KeyEdit, KeySave, Kin, LeaseQuery, LinkPage, LinkQuery, ListQuery, MemoryStore, OldPage, OldQuery, OldRequests,
+    Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Statement, StatementQuery, Store,
+    StoreError, VersionCount, WorkerSeen,
 };
 use tokio::sync::Semaphore;
 
@@ -100,6 +100,10 @@ impl Store for Troubled {
 
     async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
         self.inner.counts_by_state(owner).await
+    }
+
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        self.inner.glance(now).await
     }
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {

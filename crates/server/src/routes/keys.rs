@@ -26,22 +26,23 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// A key that is to be made.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CreateKey {
+pub(crate) struct CreateKey {
     /// Whose records are seen and made with it.
-    #[schema(min_length = 1, max_length = 1000)]
+    #[schema(value_type = String, min_length = 1, max_length = 1000)]
     owner: Arc<str>,
     /// operator, producer, worker, viewer, metrics, or a role that a lifecycle names.
-    #[schema(min_items = 1, max_items = 100)]
+    #[schema(value_type = Vec<String>, min_items = 1, max_items = 100)]
     roles: Vec<Arc<str>>,
     /// The lifecycles that a worker may lease from with it; all of them where none are named.
     #[serde(default)]
-    #[schema(max_items = 100)]
+    #[schema(value_type = Vec<String>, max_items = 100)]
     lifecycles: Vec<Arc<str>>,
     /// What people call it.
     #[serde(default)]
-    #[schema(max_length = 100)]
+    #[schema(value_type = Option<String>, max_length = 100)]
     name: Option<Arc<str>>,
     /// From then on it is not let in.
+    #[serde(default)]
     #[schema(format = DateTime)]
     expires_at: Option<String>,
 }
@@ -49,11 +50,13 @@ struct CreateKey {
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Key)]
-struct KeyShape<'a> {
+pub(crate) struct KeyShape<'a> {
     id: &'a str,
     owner: &'a str,
+    #[schema(value_type = Vec<String>)]
     roles: &'a [Arc<str>],
     /// The lifecycles that a worker may lease from with it; null for all of them.
+    #[schema(value_type = Option<Vec<String>>)]
     lifecycles: Option<&'a [Arc<str>]>,
     name: &'a str,
     #[schema(value_type = String, format = DateTime)]
@@ -81,7 +84,7 @@ impl<'a> KeyShape<'a> {
 
 /// A new key, with its text: the only time that it is shown.
 #[derive(Debug, Serialize, ToSchema)]
-struct NewKeyShape<'a> {
+pub(crate) struct NewKeyShape<'a> {
     /// What to send as `Authorization: Bearer …`.
     #[schema(pattern = "^ow_[0-9a-f]{16}_[0-9a-f]{64}$")]
     key: String,
@@ -92,15 +95,16 @@ struct NewKeyShape<'a> {
 /// Keys, the oldest first.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Keys)]
-struct KeysShape<'a> {
+pub(crate) struct KeysShape<'a> {
     keys: Vec<KeyShape<'a>>,
     /// The `cursor` of the next page.
     next: Option<&'a str>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Page {
+pub(crate) struct Page {
     /// At most so many.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,

@@ -192,6 +192,7 @@ fn event(body: &Body) -> Arc<str> {
             Call::Finish { .. } => "finish".into(),
             Call::Fail { .. } => "fail".into(),
             Call::Yield { .. } => "yield".into(),
+            Call::Move(_) => "move".into(),
             // What was due is told by the row that was taken.
             Call::Due { .. } | Call::Lost { .. } => match body.rows.first() {
                 Some((event, _)) => Arc::clone(event),
@@ -205,6 +206,7 @@ fn event(body: &Body) -> Arc<str> {
         (None, None, Some(refusal)) => Arc::clone(&refusal.event),
         (None, None, None) if body.pruned.is_some() => "prune".into(),
         (None, None, None) if body.key.is_some() => "key".into(),
+        (None, None, None) if body.used.is_some() => "use".into(),
         (None, None, None) => "link".into(),
     }
 }

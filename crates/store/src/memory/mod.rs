@@ -28,6 +28,7 @@ use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::glance::Glance;
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
@@ -102,6 +103,10 @@ impl Store for MemoryStore {
 
     async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
         Ok(self.kept().counts_by_state(owner))
+    }
+
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        Ok(self.kept().glance(now))
     }
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {

@@ -1,6 +1,6 @@
 //! Looking things up, by looking through everything.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onceward_core::decide::{CountKey, Key, LinkKey, QueueKey, next_due, readiness};
@@ -10,6 +10,7 @@ use onceward_core::value::RecordId;
 
 use super::kept::{Beside, Kept};
 use crate::base::{Base, Stored};
+use crate::glance::{FRONT, Glance, TIMERS};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, looked_at, rank, running};
 use crate::relation::{LinkPage, LinkQuery};
 
@@ -145,6 +146,29 @@ impl Kept {
             *counts.entry((Arc::clone(&record.lifecycle.name), Arc::clone(record.state_name()))).or_default() += 1;
         }
         counts.into_iter().map(|((lifecycle, state), count)| StateCount { lifecycle, state, count }).collect()
+    }
+
+    pub(super) fn glance(&self, now: Time) -> Glance {
+        let mut glance = Glance { counts: self.counts_by_state(None), ..Glance::default() };
+        let lifecycles: BTreeSet<&Arc<str>> = self.records().map(|(_, record)| &record.lifecycle.name).collect();
+        for name in lifecycles {
+            let query = LeaseQuery { lifecycles: vec![Arc::clone(name)], now, limit: FRONT };
+            for candidate in self.leasable(&query) {
+                if let Some(record) = self.world.record(candidate.record)
+                    && let Some(waiting) = readiness(record)
+                {
+                    glance.waits(name, record.state_name(), waiting.from);
+                }
+            }
+        }
+        glance.oldest.sort_unstable();
+        let is_live = |record: &Record| record.live_execution().is_some() && next_due(record).is_some();
+        let live = self.records().filter(|(_, record)| is_live(record)).count().min(TIMERS);
+        let due = self.due(now, TIMERS);
+        glance.leases = u64::try_from(live).unwrap_or(u64::MAX);
+        glance.overdue = u64::try_from(due.len()).unwrap_or(u64::MAX);
+        glance.overdue_since = due.first().map(|(at, _)| *at);
+        glance
     }
 
     pub(super) fn linked(&self, query: &LinkQuery) -> LinkPage {

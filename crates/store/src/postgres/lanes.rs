@@ -38,7 +38,7 @@ const FIRST: &str = "SELECT w.*, k.i FROM unnest($1::bigint[], $2::text[]) WITH 
      JOIN onceward.whole w ON w.id = q.id";
 
 /// Where the key's number stands beside the columns of `whole`.
-const FIRST_KEY: usize = 33;
+const FIRST_KEY: usize = 34;
 
 /// One that still waits for its time stands on neither side.
 const TURN: &str = "WITH turned AS (UPDATE onceward.lanes l SET front = k.f \

@@ -10,6 +10,7 @@ mod claim;
 mod connect;
 mod definitions;
 mod errors;
+mod glance;
 mod inbox;
 mod keys;
 mod lanes;
@@ -53,6 +54,7 @@ use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::clock::{Clock, Sampled};
 use crate::error::StoreError;
+use crate::glance::Glance;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
@@ -259,6 +261,10 @@ impl Store for PostgresStore {
 
     async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
         read::counts_by_state(&self.inner, owner).await
+    }
+
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        glance::glance(&self.inner, now).await
     }
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {

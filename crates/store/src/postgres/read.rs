@@ -53,7 +53,7 @@ const LIST: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records 
      ORDER BY whole.row LIMIT $5) w ON true ORDER BY w.row";
 
 /// Where the columns of a record end.
-const LOOKED: usize = 33;
+const LOOKED: usize = 34;
 
 const TALLIES: &str = "SELECT d.name, t.state, sum(t.count)::bigint FROM onceward.tallies t \
      JOIN onceward.definitions d ON d.number = t.definition WHERE $1::text IS NULL OR t.owner = $1 GROUP BY d.name, t.state";

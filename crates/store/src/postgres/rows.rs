@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onceward_core::record::{Abort, Execution, Payload, Record, Token};
 use onceward_core::time::Time;
+use onceward_core::trace::Trace;
 use onceward_core::value::RecordId;
 use sha2::{Digest, Sha256};
 use tokio_postgres::Row;
@@ -17,7 +18,7 @@ use crate::error::StoreError;
 use crate::plain::read_fields;
 
 /// Where the execution's columns begin in the view `whole`.
-const EXECUTION: usize = 21;
+const EXECUTION: usize = 22;
 
 /// Keys longer than this stand as a hash: an index takes no long text.
 const LONGEST_KEY: usize = 500;
@@ -66,6 +67,8 @@ pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record
         committed: some_unsigned(row, 15)?.map(Token),
         payload,
         stuck: row.try_get::<_, Option<&str>>(18)?.map(Into::into),
+        // Damaged bytes are no reason to give up a record: nothing is decided by them, and `verify` names them.
+        trace: row.try_get::<_, Option<&[u8]>>(21)?.and_then(Trace::from_bytes),
     };
     let stored = Stored {
         row: unsigned(row, 0)?,

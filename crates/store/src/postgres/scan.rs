@@ -157,7 +157,7 @@ fn plan(table: Table) -> Plan {
              r.created_at::text, r.updated_at::text, r.started_at::text, r.finished_at::text, r.entered_at::text, \
              r.hold::text, r.timers, r.committed::text, encode(r.payload, 'hex'), r.payload_bytes::text, r.stuck, \
              encode(r.head, 'hex'), coalesce((SELECT (b.first + (r.entry & 1048575))::text FROM onceward.batches b \
-             WHERE b.batch = r.entry >> 20), 'place ' || r.entry), r.links::text",
+             WHERE b.batch = r.entry >> 20), 'place ' || r.entry), r.links::text, encode(r.trace, 'hex')",
             "onceward.records r",
         ),
         Table::Executions => (

@@ -31,11 +31,12 @@ pub(super) const HISTORY: &str = "INSERT INTO onceward.history (place, record, v
 
 const CREATE: &str = "INSERT INTO onceward.records (row, id, definition, state, version, owner, fields, attempt, \
      created_at, updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, \
-     stuck, head, entry) SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::bigint[]), \
+     stuck, head, entry, trace) SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::bigint[]), \
      unnest($4::smallint[]), unnest($5::bigint[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bigint[]), \
      unnest($9::bigint[]), unnest($10::bigint[]), unnest($11::bigint[]), unnest($12::bigint[]), unnest($13::bigint[]), \
      unnest($14::bigint[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::bytea[]), unnest($18::bigint[]), \
-     unnest($19::text[]), unnest($20::bytea[]), unnest($21::bigint[])";
+     unnest($19::text[]), unnest($20::bytea[]), unnest($21::bigint[]), \
+     unnest($22::bytea[])";
 
 const CHANGE: &str = "WITH changed AS (UPDATE onceward.records r SET state = n.state, version = n.version, \
      fields = n.fields, attempt = n.attempt, updated_at = n.updated_at, started_at = n.started_at, \
@@ -273,6 +274,7 @@ impl<'a> Writing<'a> {
             arg(after().map(|record| record.stuck.as_deref()).collect::<Vec<_>>()),
             arg(new.iter().map(|record| &record.head[..]).collect::<Vec<_>>()),
             arg(after().map(|record| self.entry(record)).collect::<Result<Vec<_>, _>>()?),
+            arg(after().map(|record| record.trace.map(|trace| trace.to_bytes().to_vec())).collect::<Vec<_>>()),
         ];
         pipeline.add(CREATE, parameters);
         Ok(())

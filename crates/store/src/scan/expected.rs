@@ -123,6 +123,7 @@ fn record_columns(known: &Known, catalog: &Catalog) -> Columns {
         ("stuck", record.stuck.as_ref().and_then(text)),
         ("head", Some(hex::encode(&known.head).into())),
         ("entry", number(known.entry)),
+        ("trace", record.trace.map(|trace| hex::encode(&trace.to_bytes()).into())),
     ]
 }
 

@@ -166,6 +166,7 @@ const RECORD: &[&str] = &[
     "head",
     "entry",
     "links",
+    "trace",
 ];
 
 const EXECUTION: &[&str] = &[

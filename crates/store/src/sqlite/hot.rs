@@ -4,6 +4,7 @@
 use onceward_core::decide::Effect;
 use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
+use onceward_core::trace::Trace;
 use rusqlite::{CachedStatement, Connection, params};
 
 use super::lanes::Entry;
@@ -15,8 +16,8 @@ const ENTRY: &str =
     "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 const NEW_RECORD: &str = "INSERT INTO records (row, id, definition, state, version, owner, fields, attempt, created_at, \
-     updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+     updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, \
+     trace) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
 
 /// What may change. The version that it had is named once more: the last line of defence against a lost update.
 const RECORD: &str = "UPDATE records SET state = ?3, version = ?4, fields = ?5, attempt = ?6, updated_at = ?7, started_at = ?8, \
@@ -124,6 +125,7 @@ impl<'a> Hot<'a> {
             after.stuck,
             place.head,
             place.entry,
+            after.trace.map(Trace::to_bytes),
         ])?)
     }
 

@@ -7,6 +7,7 @@ mod backup;
 mod checkpoint;
 mod definitions;
 mod errors;
+mod glance;
 mod hot;
 mod keys;
 mod lanes;
@@ -49,6 +50,8 @@ use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::glance::Glance;
+use crate::histogram::{Distribution, Histogram, TIMES};
 use crate::log::Entry;
 use crate::names::Known;
 use crate::net::Told;
@@ -102,6 +105,8 @@ struct Shared {
     known: RwLock<Known>,
     /// Written between a commit and the next number: what is found there is never older than that number.
     recent: Mutex<Recent>,
+    /// How long the commits of batches took: nearly all of it is waiting for the disk.
+    commits: Histogram,
     /// Whether the last save was done in less time than a runtime's thread may be held up for.
     disk_is_quick: AtomicBool,
     /// In microseconds: before it, nobody in `later` is due.
@@ -152,6 +157,7 @@ impl SqliteStore {
             generation: AtomicU64::new(1),
             known: RwLock::new(known),
             recent: Mutex::default(),
+            commits: Histogram::new(TIMES),
             disk_is_quick: AtomicBool::new(false),
             soonest: AtomicI64::new(later::soonest(&connection)?.micros()),
         });
@@ -297,6 +303,14 @@ impl Store for SqliteStore {
     async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
         let owner = owner.map(str::to_owned);
         self.read(move |connection, known| read::counts_by_state(connection, known, owner.as_deref())).await
+    }
+
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        self.read(move |connection, known| glance::glance(connection, known, now)).await
+    }
+
+    fn commits(&self) -> Option<Distribution> {
+        Some(self.inner.shared.commits.counted())
     }
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {

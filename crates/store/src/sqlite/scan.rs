@@ -81,7 +81,8 @@ fn plan(table: Table) -> Plan {
         Table::Records => (
             &["row"],
             "id, definition, state, version, owner, fields, attempt, created_at, updated_at, started_at, finished_at, \
-             entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, links",
+             entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, links, \
+             trace",
             "records",
         ),
         Table::Executions => (

@@ -47,7 +47,8 @@ CREATE TABLE onceward.records (
     stuck         TEXT,
     head          BYTEA NOT NULL CHECK (octet_length(head) = 32), -- hash of its last log entry
     entry         BIGINT NOT NULL,                                -- `place` of its last log entry
-    links         BIGINT NOT NULL DEFAULT 0                       -- raised when a link to it comes or goes
+    links         BIGINT NOT NULL DEFAULT 0,                      -- raised when a link to it comes or goes
+    trace         BYTEA CHECK (octet_length(trace) = 25)          -- of the request that made it
 ) WITH (fillfactor = 45);
 
 -- One leased attempt. The newest of a record has its `attempt` as token.
@@ -71,7 +72,7 @@ CREATE TABLE onceward.executions (
 -- A record with its newest execution, as the program reads it.
 CREATE VIEW onceward.whole AS
 SELECT r.row, r.id, r.definition, r.state, r.version, r.owner, r.fields, r.attempt, r.created_at, r.updated_at, r.started_at,
-    r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry,
+    r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry, r.trace,
     e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS begun_at,
     e.finished_at AS ended_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key
 FROM onceward.records r LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt;

@@ -42,7 +42,8 @@ CREATE TABLE records (
     stuck         TEXT,
     head          BLOB NOT NULL CHECK (length(head) = 32), -- hash of its last log entry
     entry         INTEGER NOT NULL,                        -- place of its last log entry
-    links         INTEGER NOT NULL DEFAULT 0               -- raised when a link to it comes or goes
+    links         INTEGER NOT NULL DEFAULT 0,              -- raised when a link to it comes or goes
+    trace         BLOB CHECK (length(trace) = 25)          -- of the request that made it
 ) STRICT;
 
 -- One leased attempt. The newest of a record has its `attempt` as token.
@@ -66,7 +67,7 @@ CREATE TABLE executions (
 -- A record with its newest execution, as the program reads it.
 CREATE VIEW whole AS
 SELECT r.row, r.id, r.definition, r.state, r.version, r.owner, r.fields, r.attempt, r.created_at, r.updated_at, r.started_at,
-    r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry,
+    r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry, r.trace,
     e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS begun_at,
     e.finished_at AS ended_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key
 FROM records r LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt;
