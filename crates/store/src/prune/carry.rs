@@ -58,7 +58,7 @@ impl Carry {
         let mut sums = Sums { places: Places::of(places), ..Sums::default() };
         sums.gone = taken.iter().map(|one| one.record.id).collect();
         let mut sha = Sha256::new();
-        let mut shares: BTreeMap<(Arc<str>, Arc<str>, Arc<str>), u64> = BTreeMap::new();
+        let mut shares = BTreeMap::<_, u64>::new();
         for one in &taken {
             sums.entries_of(one, &lifecycles)?;
             sha.update(one.record.id.0.as_bytes());
