@@ -1,5 +1,8 @@
 //! What comes in: JSON bodies, names in paths, questions and headers, each bounded before it is looked into.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
@@ -9,7 +12,9 @@ use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use onceward_core::record::Payload;
 use onceward_store::Content;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -75,11 +80,35 @@ async fn read(mut body: Body, most: usize, mut room: impl FnMut(usize) -> bool) 
 }
 
 fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+    serde_json::from_slice(bytes).map(|Object(given)| given).map_err(|error| match error.classify() {
         Category::Data => Problem::bad_input(error.to_string()),
         _ if bytes.is_empty() => Problem::new(400, "bad_json", "the body is empty: send at least {}"),
         _ => Problem::new(400, "bad_json", format!("the body is not JSON that can be read: {error}")),
     })
+}
+
+/// A shape that is written as a JSON object, and in no other way: by itself, a list of its values would be taken, too.
+#[derive(Debug)]
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ObjectOf(PhantomData))
+    }
+}
+
+struct ObjectOf<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectOf<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
 }
 
 /// What a path names.

@@ -16,8 +16,7 @@ fn what_is_under_way_is_finished() {
         write(&mut waiting, "POST", "/v1/leases", &[], Some(&wanted));
         let mut half = served.connect();
         let body = r#"{"payload": "in flight"}"#;
-        let head =
-            "POST /v1/lifecycles/execution.job/records HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+        let head = "POST /v1/lifecycles/execution.job/records HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
         half.write_all(format!("{head}content-length: {}\r\n\r\n{{", body.len()).as_bytes()).unwrap();
         // Until both are under way: what was sent before on other connections is taken in first.
         served.get("/livez");
@@ -55,7 +54,7 @@ fn a_second_signal_ends_it() {
     let mut served = Served::start(Db::Sqlite);
     let mut half = served.connect();
     half.write_all(
-        b"POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{",
+        b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{",
     )
     .unwrap();
     served.get("/livez");

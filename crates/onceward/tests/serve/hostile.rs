@@ -28,7 +28,7 @@ fn malformed_bodies_have_clear_answers() {
     let mut stream = served.connect();
     let body = b"{\"payload\": \"\xff\"}";
     let head = format!(
-        "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
@@ -51,14 +51,14 @@ fn what_is_too_large_is_refused_before_it_is_read() {
     let served = Served::start(Db::Sqlite);
     let mut stream = served.connect();
     let head = format!(
-        "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99999999999\r\n\r\n"
+        "POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99999999999\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
     Reply::read(&mut BufReader::new(stream)).is_problem(413, "too_large");
     // One that does not say how long it is.
     let mut stream = served.connect();
     let head = format!(
-        "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+        "POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
     let chunk = format!("10000\r\n{}\r\n", "a".repeat(0x10000));
@@ -100,13 +100,13 @@ fn the_slow_keep_nobody_waiting() {
     let served = Served::start(Db::Sqlite);
     let mut slow: Vec<_> = (0..200).map(|_| served.connect()).collect();
     for stream in &mut slow {
-        stream.write_all(b"POST /v1/leases HTTP/1.1\r\nhost: x\r\n").unwrap();
+        stream.write_all(b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\n").unwrap();
     }
     let mut half: Vec<_> = (0..50).map(|_| served.connect()).collect();
     for stream in &mut half {
         stream
             .write_all(
-                b"POST /v1/leases HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{",
+                b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{",
             )
             .unwrap();
     }
@@ -126,7 +126,7 @@ fn whoever_breaks_off_breaks_nothing() {
         stream
             .write_all(
                 format!(
-                    "POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{"
+                    "POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n{{"
                 )
                 .as_bytes(),
             )

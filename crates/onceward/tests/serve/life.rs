@@ -56,7 +56,9 @@ fn a_job_lives_its_whole_life() {
         assert_eq!((first["entries"].as_array().unwrap().len(), &first["next"]), (2, &json!("2")));
         let rest = served.get(&format!("/v1/records/{id}/history?limit=100&cursor=2")).json();
         assert_eq!(rest["entries"].as_array().unwrap()[0]["version"], 3);
-        let late = report("commit", json!({ "result": 1 }));
+        // The same report again is no other; but what has landed cannot fail.
+        assert_eq!(report("commit", json!({ "result": { "sum": 3 } })).status, 200);
+        let late = report("fail", json!({ "error": { "code": "late" } }));
         late.is_problem(409, "already_committed");
         assert_eq!(late.json()["effect"]["result"], json!({ "sum": 3 }));
     }
@@ -88,16 +90,26 @@ fn a_key_is_carried_out_once() {
 #[test]
 fn an_old_version_is_not_moved() {
     let served = Served::start(crate::client::Db::Sqlite);
-    let made = served.post("/v1/lifecycles/document.job/records", &json!({ "fields": {} }));
-    // Whatever it wants of a document is told.
-    assert!([201, 422].contains(&made.status), "{}", made.text());
-    let id = served.job(&json!(1));
-    let path = format!("/v1/records/{id}/events/nothing");
+    let made =
+        served.post("/v1/lifecycles/document.job/records", &json!({ "payload": 1, "fields": { "requestId": "r" } }));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/records/{id}/events/cancel");
     served.call("POST", &path, &[("If-Match", "\"7\"")], Some("{}")).is_problem(412, "version_mismatch");
-    served.call("POST", &path, &[("If-Match", "\"1\"")], Some("{}")).is_problem(404, "no_such_event");
     served.call("POST", &path, &[("If-Match", "7")], Some("{}")).is_problem(422, "bad_input");
+    served.post(&format!("/v1/records/{id}/events/nothing"), &json!({})).is_problem(404, "no_such_event");
     let same = served.call("GET", &format!("/v1/records/{id}"), &[("If-None-Match", "\"1\"")], None);
     assert_eq!((same.status, same.body.len()), (304, 0));
+    let cancel = || served.call("POST", &path, &[("If-Match", "\"1\""), ("Idempotency-Key", "k")], Some("{}"));
+    let cancelled = cancel();
+    assert_eq!(
+        (cancelled.status, &cancelled.json()["record"]["state"]),
+        (200, &json!("FAILED")),
+        "{}",
+        cancelled.text()
+    );
+    assert_eq!(cancel().json(), cancelled.json());
+    served.post(&path, &json!({})).is_problem(409, "wrong_state");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Given, IDEMPOTENCY_KEY};
+use crate::input::{self, At, Given, IDEMPOTENCY_KEY, Object};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, Text, ok};
@@ -133,8 +133,8 @@ impl EventOf {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEvents {
-    #[schema(max_items = 1000)]
-    events: Vec<EventOf>,
+    #[schema(value_type = Vec<EventOf>, max_items = 1000)]
+    events: Vec<Object<EventOf>>,
 }
 
 /// What became of each, in the order of the call.
@@ -176,7 +176,7 @@ impl<'a> FiredEvent<'a> {
     responses((status = 200, description = "What became of each", body = FiredEvents))
 )]
 async fn fire_batch(State(app): State<App>, caller: Caller, Given(new): Given<NewEvents>) -> Result<Response, Problem> {
-    let submissions = new.events.into_iter().map(|event| Ok(event.submission(&caller.actor)));
+    let submissions = new.events.into_iter().map(|Object(event)| Ok(event.submission(&caller.actor)));
     let answers = submit(&app, submissions.collect()).await?;
     ok(&FiredEvents { results: answers.iter().map(FiredEvent::of).collect() })
 }

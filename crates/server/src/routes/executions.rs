@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{At, Given, from_base64};
+use crate::input::{At, Given, Object, from_base64};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{EffectShape, ExecutionId, ExecutionShape, RecordShape, of_bytes, ok};
@@ -80,7 +80,8 @@ pub(crate) struct NewReport {
     finish: bool,
     /// Of a failure.
     #[serde(default)]
-    error: Option<Failure>,
+    #[schema(value_type = Option<Failure>)]
+    error: Option<Object<Failure>>,
     /// Of a heartbeat: how long the lease is from now on.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 86_400_000)]
@@ -105,7 +106,9 @@ impl NewReport {
             }
             Report::Finish => Call::Finish { record, token },
             Report::Fail => {
-                let Some(error) = self.error else { return Err(Problem::bad_input("a failure needs its `error`")) };
+                let Some(Object(error)) = self.error else {
+                    return Err(Problem::bad_input("a failure needs its `error`"));
+                };
                 Call::Fail { record, token, error: error.report()? }
             }
             Report::Yield => Call::Yield { record, token },
@@ -243,7 +246,8 @@ pub(crate) struct ReportOf {
     #[serde(default)]
     finish: bool,
     #[serde(default)]
-    error: Option<Failure>,
+    #[schema(value_type = Option<Failure>)]
+    error: Option<Object<Failure>>,
     #[serde(default)]
     #[schema(minimum = 1, maximum = 86_400_000)]
     lease_ms: Option<u64>,
@@ -259,8 +263,8 @@ impl ReportOf {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewReports {
-    #[schema(max_items = 1000)]
-    reports: Vec<ReportOf>,
+    #[schema(value_type = Vec<ReportOf>, max_items = 1000)]
+    reports: Vec<Object<ReportOf>>,
 }
 
 /// What became of each, in the order of the call.
@@ -307,8 +311,8 @@ async fn report_batch(
     caller: Caller,
     Given(new): Given<NewReports>,
 ) -> Result<Response, Problem> {
-    let ids: Vec<ExecutionId> = new.reports.iter().map(|report| report.execution).collect();
-    let submissions = new.reports.into_iter().map(|report| report.submission(&caller.actor));
+    let ids: Vec<ExecutionId> = new.reports.iter().map(|Object(report)| report.execution).collect();
+    let submissions = new.reports.into_iter().map(|Object(report)| report.submission(&caller.actor));
     let answers = submit(&app, submissions.collect()).await?;
     let mut known = Vec::with_capacity(answers.len());
     for (at, answer) in ids.iter().zip(answers) {

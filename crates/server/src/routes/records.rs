@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Given, IDEMPOTENCY_KEY};
+use crate::input::{self, At, Given, IDEMPOTENCY_KEY, Object};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, ok};
@@ -125,8 +125,8 @@ fn gone(record: RecordId) -> Problem {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRecords {
-    #[schema(max_items = 1000)]
-    records: Vec<NewRecord>,
+    #[schema(value_type = Vec<NewRecord>, max_items = 1000)]
+    records: Vec<Object<NewRecord>>,
 }
 
 /// What became of each, in the order of the call.
@@ -175,7 +175,7 @@ async fn create_batch(
     At(lifecycle): At<String>,
     Given(new): Given<NewRecords>,
 ) -> Result<Response, Problem> {
-    let submissions = new.records.into_iter().map(|new| new.submission(&caller.actor, &lifecycle));
+    let submissions = new.records.into_iter().map(|Object(new)| new.submission(&caller.actor, &lifecycle));
     let answers = submit(&app, submissions.collect()).await?;
     let answers = answers.into_iter().map(|answer| match answer {
         Ok(answer) if answer.record.is_none() => Err(gone(answer.subject)),
