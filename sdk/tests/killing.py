@@ -150,7 +150,7 @@ def play(db: str | None, options: argparse.Namespace, seed: int) -> None:
         server.kill()
         server.verify()
     kind, took = "PostgreSQL" if db else "SQLite", time.monotonic() - began
-    print(f"  {kind}: {all_jobs} jobs once each, {options.kills} kills, commits told of: {by_whom(books)}, in {took:.1f} s")
+    print(f"  {kind}: {all_jobs} jobs once each, {options.kills} kills, commits told of: {by_whom(books, all_jobs)}, in {took:.1f} s")
     shutil.rmtree(books.folder)
 
 
@@ -191,10 +191,12 @@ def compare(client: Client, books: Books, effects: dict[str, list[str]], jobs: i
         assert won.result["of"] == found[record], f"{record}: another's result"
 
 
-def by_whom(books: Books) -> str:
-    """How many commits each worker was told of; `onceward work` writes no book."""
+def by_whom(books: Books, jobs: int) -> str:
+    """How many commits each worker was told of; the rest are those of `onceward work`, which writes no book, and those whose answer
+    was lost."""
     told = {page.name.removeprefix("commits-"): len(page.read_text().splitlines()) for page in books.folder.glob("commits-*")}
-    return ", ".join(f"{name} {count}" for name, count in sorted(told.items()))
+    told["others"] = jobs - sum(told.values())
+    return ", ".join(f"{name} {count}" for name, count in told.items())
 
 
 def main() -> None:

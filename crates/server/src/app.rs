@@ -5,6 +5,7 @@ use std::sync::Arc;
 use onceward_engine::Engine;
 use onceward_store::AnyStore;
 
+use crate::admission::Everybody;
 use crate::gate::Gate;
 use crate::limits::Limits;
 use crate::observe::Observe;
@@ -22,12 +23,13 @@ struct Inner {
     settings: Settings,
     gate: Gate,
     limits: Limits,
+    everybody: Everybody,
 }
 
 impl App {
     pub fn new(engine: Engine<AnyStore>, settings: Settings) -> Self {
         let (gate, limits) = (Gate::new(&settings), Limits::new(settings.requests_per_second));
-        Self { inner: Arc::new(Inner { engine, settings, gate, limits }) }
+        Self { inner: Arc::new(Inner { engine, settings, gate, limits, everybody: Everybody::default() }) }
     }
 
     pub fn engine(&self) -> &Engine<AnyStore> {
@@ -44,6 +46,10 @@ impl App {
 
     pub(crate) fn gate(&self) -> &Gate {
         &self.inner.gate
+    }
+
+    pub(crate) fn everybody(&self) -> &Everybody {
+        &self.inner.everybody
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -117,7 +117,7 @@ async fn everything(store: &AnyStore, now: Time) -> String {
     for Balance { account, .. } in &accounts {
         let query = StatementQuery { account: account.clone(), before: None, limit: 1_000 };
         let statement = store.statement(&query).await.unwrap().expect("it is listed");
-        assert_eq!(moved(&statement), statement.now.balance, "{account:?}: a statement adds up");
+        assert_eq!(turned_over(&statement), statement.now.balance, "{account:?}: a statement adds up");
         let places: Vec<u64> = statement.entries.iter().map(|entry| entry.seq).collect();
         let _ = writeln!(text, "{:?} {places:?}", statement.now);
     }
@@ -132,7 +132,7 @@ async fn everything(store: &AnyStore, now: Time) -> String {
 }
 
 /// What the entries of a statement moved to and from its account, all together.
-fn moved(statement: &Statement) -> i64 {
+fn turned_over(statement: &Statement) -> i64 {
     let account = &statement.now.account;
     let amount = |own: bool, amount| if own { amount } else { 0 };
     let sum = |entry: &Entry| -> i64 {

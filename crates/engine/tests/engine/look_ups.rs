@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration as Length;
 
-use onceward_core::decide::{Account, Call, Create};
+use onceward_core::decide::Account;
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::{Actor, Record};
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
-use onceward_engine::{
-    Config, Engine, Onward, PruneOptions, Relations, RelationsQuery, Retention, Submission, Wanted, Workers,
-};
+use onceward_engine::{Config, Engine, Onward, PruneOptions, Relations, RelationsQuery, Retention, Wanted, Workers};
 use onceward_store::{AccountName, AccountsQuery, AnyStore};
 use onceward_testkit::{user, worker};
 use serde_json::{Value as Json, json};
@@ -29,9 +27,7 @@ fn suite() -> Files {
 }
 
 async fn made(engine: &Engine<AnyStore>, owner: &str, lifecycle: &str, fields: Json) -> RecordId {
-    let owner = Some(owner.into());
-    let create = Create { lifecycle: lifecycle.into(), id: None, owner, fields: object(fields), payload: None };
-    engine.submit(Submission::new(&ops(), Call::Create(create))).await.expect("a record").subject
+    engine.create(&user(owner), lifecycle, object(fields)).await.expect("a record").subject
 }
 
 async fn relations(engine: &Engine<AnyStore>, actor: &Actor, id: RecordId, query: RelationsQuery) -> Option<Relations> {

@@ -31,7 +31,7 @@ fn report(server: &Server, execution: &Json, what: &str, headers: &[(&str, &str)
 /// DOC-15: whatever callers and workers bring stands in no log line, no metric and no trace, at the lowest level of all.
 #[test]
 fn nothing_that_callers_bring_is_told() {
-    let (folder, collector) = (desk::folder("observe-marks"), Collector::start());
+    let (folder, collector) = (desk::folder("observe-told"), Collector::start());
     let server = Server::start(&folder.join("db"), &["--otlp", &collector.url]);
     let traced = [("traceparent", PARENT), ("idempotency-key", "MARK-key")];
     let job = create(&server, &traced, &json!({ "payload": "MARK-payload", "fields": { "requestId": "MARK-field" } }));
