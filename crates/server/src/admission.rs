@@ -128,7 +128,7 @@ fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
             return Err(Problem::new(403, "foreign_origin", detail));
         }
     }
-    let writes = !matches!(*method, Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS);
+    let writes = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
     if writes && !is_json(headers) {
         return Err(Problem::new(415, "not_json", "send Content-Type: application/json"));
     }

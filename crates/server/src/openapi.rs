@@ -39,7 +39,8 @@ pub fn contract() -> OpenApi {
     api.servers = None;
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("ow_").build());
     api.components.get_or_insert_default().add_security_scheme("key", bearer);
-    api.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
+    // Or none, while no key was made.
+    api.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new()), SecurityRequirement::default()]);
     for item in api.paths.paths.values_mut() {
         operations(item).into_iter().flatten().for_each(complete);
     }

@@ -116,10 +116,19 @@ async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit) {
             .max_buf_size(settings.head_bytes.max(8 << 10))
             .serve_connection(TokioIo::new(stream), door)
     );
+    // One that comes when the server is leaving has its answer first: it is the last, and says so.
+    let is_late = app.gate().is_leaving();
+    let enough = async {
+        if is_late {
+            app.gate().quiet().await;
+        } else {
+            app.gate().left().await;
+        }
+    };
     tokio::select! {
         // A client that breaks off or talks nonsense is its own affair.
         _ = connection.as_mut() => return,
-        () = app.gate().left() => {}
+        () = enough => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;

@@ -59,9 +59,14 @@ fn a_second_signal_ends_it() {
     .unwrap();
     served.get("/livez");
     served.get("/livez");
+    let mut waiting = served.connect();
+    let wanted = json!({ "lifecycles": ["execution.job"], "worker": "w", "wait_ms": 120_000 }).to_string();
+    write(&mut waiting, "POST", "/v1/leases", &[], Some(&wanted));
+    served.get("/livez");
     served.signal("TERM");
-    // It has heard the first when it says so.
-    while served.get("/readyz").status != 503 {}
+    // It has heard the first when whoever waits is told so.
+    let told = Reply::read(&mut BufReader::new(waiting));
+    assert!(told.status == 200 || told.status == 503, "{}", told.text());
     served.signal("TERM");
     assert_eq!(served.ended().code(), Some(1));
 }

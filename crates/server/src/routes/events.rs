@@ -67,7 +67,7 @@ impl<'a> Fired<'a> {
     params(
         ("id" = String, Path, format = Uuid, description = "The record's id"),
         ("event" = String, Path, description = "The event's name"),
-        ("If-Match" = Option<String>, Header, description = "The record's ETag"),
+        ("If-Match" = Option<String>, Header, description = "The record's ETag", pattern = "^([*]|\"[0-9]{1,18}\")$"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
     ),
     request_body = NewEvent,

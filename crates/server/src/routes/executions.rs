@@ -191,7 +191,7 @@ async fn found(app: &App, actor: &Actor, at: ExecutionId) -> Result<Option<Execu
 #[utoipa::path(
     post, path = "/v1/executions/{id}/{report}", tag = "work",
     params(
-        ("id" = String, Path, description = "The execution's id", pattern = "^[0-9a-f-]{36}\\.[1-9][0-9]{0,15}$"),
+        ("id" = String, Path, description = "The execution's id", pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$"),
         ("report" = Report, Path, description = "What is reported"),
     ),
     request_body = NewReport,
@@ -231,7 +231,7 @@ async fn with_effect(app: &App, actor: &Actor, record: RecordId, problem: Proble
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReportOf {
-    #[schema(value_type = String, pattern = "^[0-9a-f-]{36}\\.[1-9][0-9]{0,15}$")]
+    #[schema(value_type = String, pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$")]
     execution: ExecutionId,
     #[serde(rename = "do")]
     report: Report,
@@ -328,7 +328,7 @@ async fn report_batch(
 /// An attempt at a job
 #[utoipa::path(
     get, path = "/v1/executions/{id}", tag = "work",
-    params(("id" = String, Path, description = "The execution's id", pattern = "^[0-9a-f-]{36}\\.[1-9][0-9]{0,15}$")),
+    params(("id" = String, Path, description = "The execution's id", pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$")),
     responses((status = 200, description = "The execution", body = ExecutionShape))
 )]
 async fn get(State(app): State<App>, caller: Caller, At(at): At<ExecutionId>) -> Result<Response, Problem> {

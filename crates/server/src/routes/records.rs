@@ -29,9 +29,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRecord {
-    /// Made by the server where it is left out.
+    /// A UUID of version 7. Made by the server where it is left out.
     #[serde(default)]
-    #[schema(value_type = Option<String>, format = Uuid)]
+    #[schema(value_type = Option<String>, pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")]
     id: Option<RecordId>,
     /// By name; those that the lifecycle takes from a caller.
     #[serde(default)]
