@@ -70,7 +70,7 @@ impl<S: Store + 'static> Engine<S> {
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
         let (set_aside, keys, roll) = (SetAside::default(), KeyDesk::default(), Roll::default());
-        let shared = Shared { store, config, queue, signals, desk, counted, trail, set_aside, keys, roll, asking };
+        let shared = Shared { store, config, queue, signals, desk, counted, trail, set_aside, roll, keys, asking };
         let shared = Arc::new(shared);
         let Config { batch, queue, .. } = shared.config;
         info!(batch, queue, "engine started");

@@ -93,8 +93,8 @@ impl EngineError {
         match self {
             Self::Refused(refusal) => refusal.status,
             Self::TooLarge { .. } => 413,
-            Self::BadContent | Self::BadKey | Self::KeyReused | Self::BatchTooLarge { .. } => 422,
-            Self::KeyRunning => 409,
+            Self::BadContent | Self::BadKey | Self::KeyReused | Self::BatchTooLarge { .. } | Self::BadApiKey(_) => 422,
+            Self::KeyRunning | Self::TooManyKeys { .. } => 409,
             Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
             Self::Store(error) => error.status(),
@@ -102,8 +102,6 @@ impl EngineError {
             Self::Unauthorized => 401,
             Self::Forbidden(_) => 403,
             Self::NoSuchKey => 404,
-            Self::TooManyKeys { .. } => 409,
-            Self::BadApiKey(_) => 422,
             Self::Undecided | Self::Broken | Self::NoChance(_) | Self::KeyClash(_) => 500,
         }
     }

@@ -80,7 +80,7 @@ impl Folder {
 
     /// Make it durable, and give it its name. One that is there already is replaced: it is as good, but older, and may be about
     /// to be collected.
-    pub(super) fn keep(&self, draft: Draft, sha256: &[u8; 32]) -> io::Result<()> {
+    pub(super) fn keep(&self, draft: &Draft, sha256: &[u8; 32]) -> io::Result<()> {
         draft.file.sync_all()?;
         let path = self.path(sha256);
         let folder = path.parent().unwrap_or(&self.root);

@@ -140,7 +140,7 @@ impl ObjectWriter {
     pub async fn finish(mut self) -> Result<Payload, ObjectError> {
         let payload = Payload { sha256: std::mem::take(&mut self.sha).finalize().into(), bytes: self.bytes };
         let (folder, draft) = (Arc::clone(&self.folder), self.draft.take().ok_or_else(broken_off)?);
-        blocking(move || folder.keep(draft, &payload.sha256)).await?;
+        blocking(move || folder.keep(&draft, &payload.sha256)).await?;
         Ok(payload)
     }
 }
