@@ -82,7 +82,7 @@ fn expect_changes(decision: &Decision) -> Changes {
 }
 
 fn operation(seed: u128, actor: Actor, call: Call) -> Operation {
-    Operation { seed, actor, call, answers: Vec::new() }
+    Operation { seed, actor, call, answers: Vec::new(), trace: None }
 }
 
 fn create(seed: u128) -> Operation {

@@ -122,7 +122,7 @@ fn plain_job(definitions: &Definitions) -> Arc<Record> {
         payload: None,
     };
     let actor = Actor::new("ann", &["producer"]);
-    let operation = Operation { seed: 1, actor, call: Call::Create(create), answers: Vec::new() };
+    let operation = Operation { seed: 1, actor, call: Call::Create(create), answers: Vec::new(), trace: None };
     match decide(definitions, &Snapshot::world(), &operation, Time::from_secs(1_800_000_000)) {
         Decision::Changes(changes) => Arc::clone(&changes.records[0].after),
         other => panic!("a plain job should not meet {other:?}"),

@@ -2,7 +2,7 @@
 
     killing.py --db URL [--seed N] [--jobs N] [--kills N] [--node PROGRAM]
 
-`ONCEWARD_BIN` names the program, `ONCEWARD_TOILER` a Rust worker in the manner of `toiler.py`, where there is one. Prints its seed.
+`ONCEWARD_BIN` names the program; beside it, cargo has built the Rust sister of `toiler.py`. Prints its seed.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ def begin_workers(url: str, books: Books, node: str) -> list[subprocess.Popen[by
     commands = [
         [sys.executable, str(HERE / "toiler.py"), url, TASK, books.page("commits-python")],
         [node, str(built), "work", url, TASK, books.page("commits-typescript")],
+        [str(Path(binary).parent / "examples" / "toiler"), url, TASK, books.page("commits-rust")],
         [binary, "work", "--server", url, TASK, "--concurrency", "2", "--", "cat"],
     ]
-    if toiler := os.environ.get("ONCEWARD_TOILER"):
-        commands.append([toiler, url, TASK, books.page("commits-rust")])
     with open(books.page("said"), "w") as said:
         return [subprocess.Popen(command, stdout=said, stderr=said) for command in commands]
 
@@ -151,7 +150,7 @@ def play(db: str | None, options: argparse.Namespace, seed: int) -> None:
         server.kill()
         server.verify()
     kind, took = "PostgreSQL" if db else "SQLite", time.monotonic() - began
-    print(f"  {kind}: {all_jobs} jobs once each, {options.kills} kills, commits told of: {by_whom(books)}, in {took:.1f} s")
+    print(f"  {kind}: {all_jobs} jobs once each, {options.kills} kills, commits told of: {by_whom(books, all_jobs)}, in {took:.1f} s")
     shutil.rmtree(books.folder)
 
 
@@ -192,10 +191,12 @@ def compare(client: Client, books: Books, effects: dict[str, list[str]], jobs: i
         assert won.result["of"] == found[record], f"{record}: another's result"
 
 
-def by_whom(books: Books) -> str:
-    """How many commits each worker was told of; `onceward work` writes no book."""
+def by_whom(books: Books, jobs: int) -> str:
+    """How many commits each worker was told of; the rest are those of `onceward work`, which writes no book, and those whose answer
+    was lost."""
     told = {page.name.removeprefix("commits-"): len(page.read_text().splitlines()) for page in books.folder.glob("commits-*")}
-    return ", ".join(f"{name} {count}" for name, count in sorted(told.items()))
+    told["others"] = jobs - sum(told.values())
+    return ", ".join(f"{name} {count}" for name, count in told.items())
 
 
 def main() -> None:

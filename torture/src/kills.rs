@@ -1,6 +1,6 @@
 //! Engines that are killed at random moments, again and again.
 //!
-//! Each process answers a few producers and workers at once. After its n-th answer and so many microseconds it is killed, and what it had
+//! Each process answers some dozens of producers and workers at once. After its n-th answer and so many microseconds it is killed, and what it had
 //! acknowledged must be there. On PostgreSQL three of them work on one database: one dies, the others go on.
 
 use std::fmt;
@@ -18,8 +18,11 @@ use crate::questions::Told;
 use crate::sound;
 use crate::toil::Toiler;
 
-/// Producers and workers at each process.
-const TOILERS: usize = 8;
+/// Producers and workers at each process. From 32 callers on an engine has two batches on their way at once.
+const TOILERS: usize = 64;
+
+/// Answers of a process at most before it is killed: some for each of them.
+const ANSWERS: usize = 4 * TOILERS;
 
 /// Kills before a new database: looking at all of it takes longer and longer.
 const A_DATABASE: usize = 100;
@@ -237,7 +240,7 @@ impl Torture<'_> {
             toiler.left_alone();
             process.ask(tag, vec![toiler.ask()]);
         }
-        let (until, spin) = (1 + self.chance.below(60), self.chance.next() % 3_000);
+        let (until, spin) = (1 + self.chance.below(ANSWERS), self.chance.next() % 3_000);
         Ok(Slot { process, toilers, until, spin })
     }
 

@@ -40,7 +40,7 @@ impl<'d> Player<'d> {
     /// Done at once; the chain confirms every deposit, to the cent.
     fn play(&mut self, actor: Actor, call: Call) -> RecordId {
         self.made += 1;
-        let mut operation = Operation { seed: self.made << 20, actor, call, answers: Vec::new() };
+        let mut operation = Operation { seed: self.made << 20, actor, call, answers: Vec::new(), trace: None };
         loop {
             match decide(self.definitions, &self.snapshot, &operation, NOW) {
                 Decision::Ask(questions) => operation.answers.extend(questions.into_iter().map(|asked| {
@@ -91,7 +91,7 @@ impl<'d> Player<'d> {
         let record = handed_in[handed_in.len() / 2];
         let result = json!({ "score": 90, "steps": [{ "step": 1, "name": "guard", "passed": true }] });
         let call = Call::Commit { record, token: Token(1), result, finish: true };
-        Operation { seed: 1, actor: oracle(), call, answers: Vec::new() }
+        Operation { seed: 1, actor: oracle(), call, answers: Vec::new(), trace: None }
     }
 
     /// A claim on evidence, `size` claims that rest on it and on one another, and the user, who is about to reject the first.
@@ -115,7 +115,13 @@ impl<'d> Player<'d> {
             });
             claims.push(self.create(node(false), "mesh.claim", fields, None));
         }
-        Operation { seed: 1, actor: node(true), call: fire(claims[0], "reject", json!({})), answers: Vec::new() }
+        Operation {
+            seed: 1,
+            actor: node(true),
+            call: fire(claims[0], "reject", json!({})),
+            answers: Vec::new(),
+            trace: None,
+        }
     }
 }
 

@@ -106,8 +106,13 @@ impl Maker<'_> {
         let Json::Object(fields) = fields else { panic!("fields are an object") };
         let call = Call::Create(Create { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None });
         self.made += 1;
-        let operation =
-            Operation { seed: self.made << 20, actor: Actor::new(owner, &["producer"]), call, answers: Vec::new() };
+        let operation = Operation {
+            seed: self.made << 20,
+            actor: Actor::new(owner, &["producer"]),
+            call,
+            answers: Vec::new(),
+            trace: None,
+        };
         let changes = changes(decide(self.definitions, &self.snapshot, &operation, NOW));
         self.snapshot.apply(&changes);
         changes.subject
@@ -136,7 +141,7 @@ impl Maker<'_> {
 
 fn fire(record: RecordId, event: &str, input: Map<String, Json>, actor: Actor) -> Operation {
     let call = Call::Fire { record, event: event.into(), input, token: None, if_version: None };
-    Operation { seed: 1, actor, call, answers: Vec::new() }
+    Operation { seed: 1, actor, call, answers: Vec::new(), trace: None }
 }
 
 pub(crate) fn changes(decision: Decision) -> Box<Changes> {

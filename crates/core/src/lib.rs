@@ -10,6 +10,7 @@ pub mod compile;
 pub mod decide;
 pub mod diagnostic;
 pub mod draw;
+pub mod execution_id;
 pub mod expr;
 pub mod fold;
 pub mod hex;
@@ -20,6 +21,7 @@ pub mod project;
 pub mod record;
 pub mod syntax;
 pub mod time;
+pub mod trace;
 pub mod value;
 
 pub use load::{Loaded, load};

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Lifecycle, StateIx};
 use crate::time::Time;
+use crate::trace::Trace;
 use crate::value::{RecordId, Value};
 
 /// One living instance of a lifecycle.
@@ -42,6 +43,8 @@ pub struct Record {
     pub payload: Option<Payload>,
     /// Why the engine's own events no longer touch it: one of them faulted.
     pub stuck: Option<Arc<str>>,
+    /// Of the request that made it. Nothing is decided by it.
+    pub trace: Option<Trace>,
 }
 
 /// A `[[on.time]]` row that waits: the row's index among the event's rows, and when it is due.
@@ -67,8 +70,7 @@ pub struct Token(pub u64);
 /// One leased attempt (EXE-2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    pub id: RecordId,
-    /// Also the attempt's number.
+    /// Also the attempt's number, and with its record's id the execution's own: [`ExecutionId`](crate::execution_id::ExecutionId).
     pub token: Token,
     pub worker: Arc<str>,
     /// `actor.id` of the key that took the lease: nobody else's reports count (EXE-8).

@@ -120,7 +120,7 @@ impl Shop {
 
     fn decide(&mut self, actor: &Actor, call: Call) -> Decision {
         self.seed += 1 << 64;
-        let operation = Operation { seed: self.seed, actor: actor.clone(), call, answers: Vec::new() };
+        let operation = Operation { seed: self.seed, actor: actor.clone(), call, answers: Vec::new(), trace: None };
         let decision = decide(&self.definitions, &self.world, &operation, self.now);
         if let Decision::Changes(changes) = &decision {
             self.world.apply(changes);

@@ -112,7 +112,7 @@ fn operation(chance: &mut Chance, play: &Play, habit: Habit) -> Operation {
         Call::Lost { .. } | Call::Due { .. } => Actor::engine(),
         _ => Actor::new("w", &["worker"]),
     };
-    Operation { seed: chance.seed(), actor, call, answers: Vec::new() }
+    Operation { seed: chance.seed(), actor, call, answers: Vec::new(), trace: None }
 }
 
 fn call(chance: &mut Chance, play: &Play, habit: Habit) -> Call {

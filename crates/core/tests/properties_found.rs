@@ -23,7 +23,7 @@ fn play(texts: &[&str]) -> Play {
 
 fn act(play: &mut Play, actor: Actor, call: Call) -> Said {
     let seed = play.chance.seed();
-    let operation = Operation { seed, actor, call, answers: Vec::new() };
+    let operation = Operation { seed, actor, call, answers: Vec::new(), trace: None };
     play.settle(operation, play.now, &mut []).expect("no property is asked")
 }
 

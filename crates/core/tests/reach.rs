@@ -36,7 +36,7 @@ fn beliefs(
         fields.insert("support".to_owned(), json!(support));
         let call =
             Call::Create(Create { lifecycle: "bench.belief".into(), id: None, owner: None, fields, payload: None });
-        let operation = Operation { seed: (at as u128) << 20, actor: ann(), call, answers: Vec::new() };
+        let operation = Operation { seed: (at as u128) << 20, actor: ann(), call, answers: Vec::new(), trace: None };
         let Decision::Changes(changes) = decide(definitions, &world, &operation, NOW) else { panic!("belief {at}") };
         world.apply(&changes);
         made.push(changes.subject);
@@ -46,7 +46,7 @@ fn beliefs(
 
 fn reject(record: RecordId) -> Operation {
     let call = Call::Fire { record, event: "reject".into(), input: Map::new(), token: None, if_version: None };
-    Operation { seed: 1, actor: ann(), call, answers: Vec::new() }
+    Operation { seed: 1, actor: ann(), call, answers: Vec::new(), trace: None }
 }
 
 /// A chain is followed to its end however long it is: on a stack of two megabytes, where a call for each link of it would
@@ -83,7 +83,7 @@ fn beyond_the_bound_it_is_refused_whole() {
     fields.insert("subject".to_owned(), json!("one too many"));
     fields.insert("support".to_owned(), json!([last.to_string()]));
     let call = Call::Create(Create { lifecycle: "bench.belief".into(), id: None, owner: None, fields, payload: None });
-    let operation = Operation { seed: 1 << 60, actor: ann(), call, answers: Vec::new() };
+    let operation = Operation { seed: 1 << 60, actor: ann(), call, answers: Vec::new(), trace: None };
     let Decision::Changes(changes) = decide(&definitions, &world, &operation, NOW) else { panic!("one more") };
     world.apply(&changes);
     match decide(&definitions, &world, &reject(made[0]), NOW) {

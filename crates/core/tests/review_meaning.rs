@@ -245,7 +245,7 @@ when = "record.age >= 18 && checks.known.ok"
         let mut fields = Map::new();
         fields.insert("age".into(), json!(age));
         let call = Call::Create(Create { lifecycle: "gate.pass".into(), id: None, owner: None, fields, payload: None });
-        let operation = Operation { seed: 1, actor: user("ann"), call, answers: Vec::new() };
+        let operation = Operation { seed: 1, actor: user("ann"), call, answers: Vec::new(), trace: None };
         decide(&definitions, &Snapshot::world(), &operation, Time::from_secs(1_800_000_000))
     };
     assert!(matches!(create(30), Decision::Ask(_)));

@@ -9,12 +9,15 @@ use std::time::Duration;
 use onceward_core::decide::Question;
 use onceward_store::{Batch, Outcome, Save, Store, Write};
 use tokio::time::{Instant, Sleep, sleep_until};
+use tracing::{debug, warn};
 
 use crate::checks;
+use crate::counted::{KINDS, kind};
 use crate::deciding::{Decided, Hints, decide_all};
 use crate::error::EngineError;
 use crate::queue::{Incoming, Reply, Request, seed};
 use crate::shared::Shared;
+use crate::spans::{self, OperationSpan};
 
 /// Conflicts after which a batch is halved: smaller ones are sooner done and touch less.
 const LOSSES: usize = 3;
@@ -180,9 +183,12 @@ impl Chunk {
         [Self { losses: 0, hints: Hints::default(), ..self }, second]
     }
 
-    fn fail(self, error: &EngineError) {
+    /// None of them goes unseen.
+    fn fail<S>(self, shared: &Shared<S>, error: &EngineError) {
+        let operations = self.requests.len();
+        warn!(code = error.code(), operations, "a batch failed");
         for request in self.requests {
-            request.answer(Err(error.clone()));
+            answer(shared, request, Err(error.clone()), Instant::now());
         }
     }
 }
@@ -196,22 +202,55 @@ async fn settle<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<Reque
         let alone = chunk.requests.len() < 2;
         match attempted {
             Ok((replies, Save::Saved { .. }, _)) => {
+                let now = Instant::now();
                 for (request, reply) in chunk.requests.into_iter().zip(replies) {
-                    request.answer(reply);
+                    answer(shared, request, reply, now);
                 }
             }
-            Ok((_, Save::Conflict(_), _)) if alone && chunk.losses >= PATIENCE => chunk.fail(&EngineError::Contended),
+            Ok((_, Save::Conflict(_), _)) if alone && chunk.losses >= PATIENCE => {
+                chunk.fail(shared, &EngineError::Contended);
+            }
             Ok((_, Save::Conflict(_), hints)) if alone || chunk.losses < LOSSES => {
                 let losses = chunk.losses + 1;
                 chunks.push(Chunk { losses, hints, ..chunk });
             }
             // One that cannot be read, or that the database will not have, is found by halving too, and fails alone.
-            Err(error) if alone || !error.may_be_of_one() => chunk.fail(&error),
+            Err(error) if alone || !error.may_be_of_one() => chunk.fail(shared, &error),
             Ok((_, Save::Conflict(_), _)) | Err(_) => {
                 let [first, second] = chunk.halves();
                 chunks.extend([second, first]);
             }
         }
+    }
+}
+
+/// Answer one, and count it.
+pub(crate) fn answer<S>(shared: &Shared<S>, request: Request, reply: Reply, now: Instant) {
+    let took = now.saturating_duration_since(request.came);
+    shared.counted.answered(&request.operation.call, took);
+    if let (Some(spans), Some(parent)) = (&shared.config.spans, request.operation.trace)
+        && parent.is_sampled()
+        && request.leads
+    {
+        let code = reply.as_ref().err().map(|error| error.code().into());
+        spans.operation(OperationSpan { parent, kind: KINDS[kind(&request.operation.call)], took, code });
+    }
+    if let Err(error) = &reply
+        && error.refusal().is_none()
+    {
+        shared.counted.failed(error, 1);
+    }
+    let record = reply.as_ref().ok().and_then(|answer| answer.record.clone());
+    let replayed = |times: u64| {
+        let nobody = Arc::default();
+        shared.counted.replayed(record.as_ref().map_or(&nobody, |record| &record.lifecycle.name), times);
+    };
+    if reply.as_ref().is_ok_and(|answer| answer.replayed) {
+        replayed(1);
+    }
+    let followers = request.answer(reply);
+    if followers > 0 {
+        replayed(followers);
     }
 }
 
@@ -242,9 +281,11 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
     let replies: Vec<Reply> = replies.into_iter().flatten().collect();
     let (base, batch) = (Arc::new(base), Arc::new(Batch { writes, now, catalog: catalog.number() }));
     if is_nothing(&batch.writes) {
+        shared.counted.decided(&batch.writes, &base);
         shared.counted.untold(spent.untold);
         return Ok((replies, Save::Saved { first: 1, last: 0 }, Hints::default()));
     }
+    let begun = Instant::now();
     let save = match store.save(&base, &batch).await {
         Ok(save) => save,
         Err(error) => {
@@ -254,13 +295,18 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
     };
     let hints = match &save {
         Save::Saved { last, .. } => {
-            shared.counted.saved(batch.writes.len());
+            shared.counted.saved(batch.writes.len(), begun.elapsed());
+            shared.counted.decided(&batch.writes, &base);
             shared.counted.untold(spent.untold);
+            if let Some(spans) = &shared.config.spans {
+                spans::tell(&**spans, &batch.writes);
+            }
             shared.signals.saved(&batch.writes, *last, now);
             Hints::default()
         }
         Save::Conflict(conflict) => {
             shared.counted.conflict();
+            debug!(operations = batch.writes.len(), "a batch found something changed and is decided again");
             shared.trail.give_back(spent);
             Hints { keys: base.keys(), answered: conflict.requests.clone() }
         }

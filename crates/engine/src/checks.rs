@@ -6,9 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use onceward_core::decide::{Answer, Question, Refusal};
-use onceward_store::{Store, StoreError};
+use onceward_store::Store;
 use serde_json::{Map, Value as Json};
+use tokio::time::Instant;
 
+use crate::batch;
 use crate::error::EngineError;
 use crate::queue::Request;
 use crate::shared::Shared;
@@ -67,7 +69,7 @@ pub(crate) fn ask<S: Store + 'static>(shared: Arc<Shared<S>>, mut request: Reque
     tokio::spawn(async move {
         for question in questions {
             if request.operation.answers.len() >= ANSWERS {
-                return request.answer(Err(EngineError::Undecided));
+                return batch::answer(&shared, request, Err(EngineError::Undecided), Instant::now());
             }
             let asked = tokio::time::timeout(shared.config.check_time, put(&shared, &request, &question));
             match asked.await {
@@ -75,9 +77,12 @@ pub(crate) fn ask<S: Store + 'static>(shared: Arc<Shared<S>>, mut request: Reque
                     let Question { lifecycle, check, arguments, payload } = question;
                     request.operation.answers.push(Answer { lifecycle, check, arguments, payload, answer });
                 }
-                Ok(Err(error)) => return request.answer(Err(error.into())),
+                Ok(Err(error)) => return batch::answer(&shared, request, Err(error), Instant::now()),
                 Ok(Ok(Err(Unanswered(_)))) | Err(_) => {
-                    return request.answer(Err(EngineError::Refused(Box::new(unavailable(&question)))));
+                    let refusal = unavailable(&question);
+                    shared.counted.refused(refusal.lifecycle.as_ref(), &refusal.code);
+                    let refused = Err(EngineError::Refused(Box::new(refusal)));
+                    return batch::answer(&shared, request, refused, Instant::now());
                 }
             }
         }
@@ -85,7 +90,7 @@ pub(crate) fn ask<S: Store + 'static>(shared: Arc<Shared<S>>, mut request: Reque
     });
 }
 
-async fn put<S: Store>(shared: &Shared<S>, request: &Request, question: &Question) -> Result<Given, StoreError> {
+async fn put<S: Store>(shared: &Shared<S>, request: &Request, question: &Question) -> Result<Given, EngineError> {
     let name = (Arc::clone(&question.lifecycle), Arc::clone(&question.check));
     let Some(answering) = shared.config.checks.answering.get(&name) else {
         return Ok(Err(Unanswered("nobody answers it".to_owned())));
@@ -96,7 +101,7 @@ async fn put<S: Store>(shared: &Shared<S>, request: &Request, question: &Questio
         None => None,
         Some(payload) => match request.contents.iter().find(|content| content.payload == payload) {
             Some(content) => Some(Arc::clone(&content.bytes)),
-            None => shared.store.content(&payload.sha256).await?,
+            None => shared.content(payload).await?,
         },
     };
     let asked = Asked { question: question.clone(), content };

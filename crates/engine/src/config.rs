@@ -1,9 +1,12 @@
 //! What can be set.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::checks::Checks;
+use crate::objects::Objects;
 use crate::retention::Retention;
+use crate::spans::Spans;
 
 /// How an engine works. The defaults suit a server.
 #[derive(Clone, Debug)]
@@ -36,6 +39,12 @@ pub struct Config {
     pub check_time: Duration,
     /// How long what has ended is kept. What is over is pruned, unless it is kept for ever.
     pub retention: Retention,
+    /// Who is told of operations and executions that stand in a trace.
+    pub spans: Option<Arc<dyn Spans>>,
+    /// Where payloads of more than [`LARGE`](crate::LARGE) bytes go; into the database where there is no such place.
+    pub objects: Option<Objects>,
+    /// How long bytes may wait for the record that has them; after that they are nobody's, and go.
+    pub orphans: Duration,
 }
 
 impl Default for Config {
@@ -54,6 +63,9 @@ impl Default for Config {
             asking: 64,
             check_time: Duration::from_secs(10),
             retention: Retention::default(),
+            spans: None,
+            objects: None,
+            orphans: Duration::from_hours(24),
         }
     }
 }

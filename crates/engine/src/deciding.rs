@@ -274,7 +274,13 @@ impl Turn<'_> {
         let now = self.now.max(at);
         for &record in records {
             let seed = (self.seeds)().map_err(Pause::Failed)?;
-            let operation = Operation { seed, actor: Actor::engine(), call: Call::Due { record }, answers: Vec::new() };
+            let operation = Operation {
+                seed,
+                actor: Actor::engine(),
+                call: Call::Due { record },
+                answers: Vec::new(),
+                trace: None,
+            };
             for round in 0.. {
                 match decide(self.definitions, self.decided.base.snapshot(), &operation, now) {
                     Decision::Missing(keys) => return Err(Pause::Missing(keys)),

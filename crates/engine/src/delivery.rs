@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onceward_core::decide::ErrorReport;
-use onceward_core::record::Actor;
+use onceward_core::record::{Actor, Record};
 use onceward_core::time::Duration as Span;
 use onceward_store::Store;
 use serde_json::json;
@@ -70,6 +70,11 @@ impl<S: Store + 'static> Engine<S> {
             async move { done(post.post(message(&job)).await) }
         })
     }
+}
+
+/// Whether a record is a message that was given up.
+pub(crate) fn is_dead(record: &Record) -> bool {
+    *record.lifecycle.name == *DELIVERY && **record.state_name() == *"dead"
 }
 
 fn message(job: &Job) -> Message {

@@ -11,20 +11,24 @@ use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use tracing::info;
 
 use crate::config::Config;
+use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
 use crate::keys::KeyDesk;
 use crate::leasing::{self, Desk, Leased, Wanted};
+use crate::objects::Objects;
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
-use crate::shared::{Counted, Shared, Tally};
+use crate::roll::Roll;
+use crate::shared::Shared;
 use crate::signals::Signals;
 use crate::stream::LogStream;
 use crate::timers::SetAside;
 use crate::trail::Trail;
 use crate::working::Worker;
-use crate::{batch, elsewhere, inbox, prune, timers};
+use crate::{batch, elsewhere, inbox, objects, prune, roll, timers};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
@@ -65,12 +69,16 @@ impl<S: Store + 'static> Engine<S> {
         let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
-        let (set_aside, keys) = (SetAside::default(), KeyDesk::default());
-        let shared = Arc::new(Shared { store, config, queue, signals, desk, counted, trail, set_aside, keys, asking });
+        let (set_aside, keys, roll) = (SetAside::default(), KeyDesk::default(), Roll::default());
+        let shared = Shared { store, config, queue, signals, desk, counted, trail, set_aside, keys, roll, asking };
+        let shared = Arc::new(shared);
+        let Config { batch, queue, .. } = shared.config;
+        info!(batch, queue, "engine started");
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));
-        let mut own = vec![writer, timers, pruning];
+        let roll = tokio::spawn(roll::run(Arc::clone(&shared)));
+        let mut own = vec![writer, timers, pruning, roll];
         if let Some(news) = shared.store.news() {
             own.push(tokio::spawn(elsewhere::run(Arc::clone(&shared), news.clone())));
             own.push(tokio::spawn(inbox::run(Arc::clone(&shared), news)));
@@ -86,6 +94,11 @@ impl<S: Store + 'static> Engine<S> {
 
     pub fn store(&self) -> &S {
         &self.shared.store
+    }
+
+    /// Where large payloads are, if they are not in the database: to bring one piece by piece, before its record is made.
+    pub fn objects(&self) -> Option<&Objects> {
+        self.shared.config.objects.as_ref()
     }
 
     /// Check lifecycle files and take them in.
@@ -106,6 +119,10 @@ impl<S: Store + 'static> Engine<S> {
     ) -> Result<Vec<Result<Answer, EngineError>>, EngineError> {
         if submissions.is_empty() {
             return Ok(Vec::new());
+        }
+        let mut submissions = submissions;
+        if let Some(objects) = &self.shared.config.objects {
+            objects::stow(objects, &mut submissions).await?;
         }
         let answers = self.shared.queue.enter(submissions)?;
         let mut replies = Vec::with_capacity(answers.len());
@@ -210,6 +227,9 @@ impl<S: Store + 'static> Engine<S> {
     pub async fn prune(&self, options: &PruneOptions) -> Result<Pruned, EngineError> {
         let pruned = prune::prune(&self.shared.store, options).await?;
         prune::tell(&self.shared, &pruned).await;
+        if !options.dry_run {
+            prune::tidy(&self.shared).await?;
+        }
         Ok(pruned)
     }
 
@@ -225,7 +245,21 @@ impl<S: Store + 'static> Engine<S> {
     }
 
     pub fn tally(&self) -> Tally {
-        self.shared.counted.tally()
+        Tally { overloaded: self.shared.queue.turned_away(), ..self.shared.counted.tally() }
+    }
+
+    /// All that was counted, and how full the queue is. Looks at no store.
+    pub fn measures(&self) -> Measures {
+        let (room, waiting_bytes) = self.shared.queue.places();
+        Measures {
+            tally: self.tally(),
+            commits: self.shared.store.commits(),
+            waiting: self.waiting(),
+            room,
+            waiting_bytes,
+            set_aside: self.shared.set_aside.len(),
+            ..self.shared.counted.measures()
+        }
     }
 
     /// Let everybody who waits look again: for a manual clock that was set, and for leases that are no longer wanted.
@@ -235,6 +269,7 @@ impl<S: Store + 'static> Engine<S> {
 
     /// Let the workers inside the process come to an end, take on nothing more, answer all that was taken on, and stop.
     pub async fn close(&self) {
+        info!(waiting = self.waiting(), "engine draining");
         let closing: Vec<_> = take(&self.tasks.workers)
             .into_iter()
             .map(|worker| tokio::spawn(async move { worker.close().await }))
@@ -251,5 +286,6 @@ impl<S: Store + 'static> Engine<S> {
             task.abort();
             let _ = task.await;
         }
+        info!("engine drained");
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use onceward_core::decide::Refusal;
 use onceward_store::StoreError;
 
+use crate::objects::ObjectError;
+
 /// Why a caller does not get what it asked for.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
@@ -48,6 +50,9 @@ pub enum EngineError {
     /// Whether it was written is known only where the store's error says so.
     #[error(transparent)]
     Store(Arc<StoreError>),
+    /// The place where large payloads are.
+    #[error(transparent)]
+    Objects(Arc<ObjectError>),
     #[error("the machine gives no random numbers: {0}")]
     NoChance(String),
     /// No API key came, or none that is let in. Which of them is not said.
@@ -76,6 +81,12 @@ impl From<StoreError> for EngineError {
     }
 }
 
+impl From<ObjectError> for EngineError {
+    fn from(error: ObjectError) -> Self {
+        Self::Objects(Arc::new(error))
+    }
+}
+
 impl EngineError {
     /// As HTTP numbers it.
     pub fn status(&self) -> u16 {
@@ -87,6 +98,7 @@ impl EngineError {
             Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
             Self::Store(error) => error.status(),
+            Self::Objects(error) => error.status(),
             Self::Unauthorized => 401,
             Self::Forbidden(_) => 403,
             Self::NoSuchKey => 404,
@@ -113,6 +125,7 @@ impl EngineError {
             Self::Broken => "engine_broken",
             Self::Pruned { .. } => "pruned",
             Self::Store(error) => error.code(),
+            Self::Objects(error) => error.code(),
             Self::NoChance(_) => "no_chance",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden(_) => "forbidden",
@@ -135,6 +148,7 @@ impl EngineError {
                     | StoreError::Unavailable(_)
                     | StoreError::Locked { .. }
             ),
+            Self::Objects(error) => matches!(**error, ObjectError::Unavailable(_)),
             Self::Refused(_)
             | Self::BatchTooLarge { .. }
             | Self::TooLarge { .. }
@@ -195,6 +209,7 @@ mod tests {
     fn every_code_has_its_page() {
         let mut given = codes(include_str!("error.rs"));
         given.extend(codes(include_str!("../../store/src/error.rs")));
+        given.extend(codes(include_str!("objects/mod.rs")));
         assert!(given.len() > 20, "{given:?}");
         let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
         given.retain(|code| !pages.join(format!("{code}.md")).is_file());

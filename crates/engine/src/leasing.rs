@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::error::EngineError;
 use crate::once::{self, Once};
-use crate::queue::{Answer, RETRY_AFTER, Submission};
+use crate::queue::{Answer, Submission};
 use crate::shared::Shared;
 use crate::signals::Signals;
 
@@ -199,6 +199,7 @@ pub(crate) async fn lease_while<S: Store>(
         if !goes_on() {
             return Ok(Vec::new());
         }
+        shared.roll.note(actor, &wanted.worker, &wanted.lifecycles);
         let mut offer = pick(shared, wanted, most, news).await?;
         if !offer.records.is_empty() {
             let leased = take(shared, actor, wanted, once, &offer.records).await?;
@@ -278,7 +279,7 @@ async fn hand_out<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: Ti
     let offered = desk.offered().len();
     let room = shared.config.queue.saturating_sub(offered);
     if room == 0 {
-        return Err(EngineError::Overloaded { retry_after: RETRY_AFTER });
+        return Err(shared.queue.overloaded());
     }
     let all = asks.iter().fold(0, |sum: usize, ask| sum.saturating_add(ask.most)).min(room);
     let query = LeaseQuery { lifecycles: lifecycles.to_vec(), now, limit: all + offered };

@@ -14,8 +14,12 @@
 //! | `batch.rs` | the loop that saves: takes what is there, never waits for company; conflicts decide again, losses halve |
 //! | `deciding.rs` | one batch decided: what is missing is loaded for all together, what is due is done first |
 //! | `once.rs` | calls that carry a key are carried out once, and answered the same again |
+//! | `objects/` | large payloads, beside the database |
 //! | `reading.rs` | who sees what, and never a state whose time is over |
+//! | `relations.rs` | whom a record names, and who names it |
+//! | `ledger.rs` | what named accounts hold, and what moved there |
 //! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
+//! | `roll.rs` | who comes for jobs, in this process and others |
 //! | `working.rs` | workers inside the process: a closure for each job, its lease kept alive |
 //! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
 //! | `checks.rs` | questions to the outside, bounded in time and number |
@@ -25,7 +29,9 @@
 //! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
-//! | `shared.rs` | what these parts share, and what the engine has counted |
+//! | `shared.rs` | what these parts share |
+//! | `counted.rs` | what the engine has done, counted |
+//! | `spans.rs` | what it tells of operations and executions that stand in a trace |
 //! | `stream.rs` | the log, in order, as it grows |
 //! | `lifecycles.rs` | which versions there are, and which one is current |
 //! | `moving.rs` | records moved to another version, so many at a time |
@@ -46,6 +52,7 @@ mod admission;
 mod batch;
 mod checks;
 mod config;
+mod counted;
 mod deciding;
 mod delivery;
 mod elsewhere;
@@ -55,15 +62,20 @@ mod http;
 mod inbox;
 mod keys;
 mod leasing;
+mod ledger;
 mod lifecycles;
 mod moving;
+mod objects;
 mod once;
 mod prune;
 mod queue;
 mod reading;
+mod relations;
 mod retention;
+mod roll;
 mod shared;
 mod signals;
+mod spans;
 mod stream;
 mod timers;
 mod trail;
@@ -72,19 +84,24 @@ mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
 pub use config::Config;
+pub use counted::{Lived, Measures, Tally};
 pub use delivery::{DELIVERY, Message, NotPosted, Post, Posted};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use http::Http;
 pub use keys::{Identity, KeyDesk, KeyText, Keys, NewKey};
 pub use leasing::{Leased, Wanted};
+pub use ledger::{AccountStatement, Line, Onward};
 pub use lifecycles::version_of;
 pub use moving::{Left, MOST_MOVED, MovePlan, Moved, Moving};
+pub use objects::{Collected, LARGE, ObjectError, ObjectWriter, Objects, PayloadReader, collect, verify_objects};
 pub use once::Once;
 pub use prune::{PruneOptions, Pruned, prune};
 pub use queue::{Answer, Submission};
+pub use relations::{Linked, Relations, RelationsQuery};
 pub use retention::Retention;
-pub use shared::Tally;
+pub use roll::{WorkerNow, Workers};
+pub use spans::{ExecutionSpan, OperationSpan, Spans, trace_of};
 pub use stream::LogStream;
 pub use verify::{Beyond, Drift, Report, Watch, verify};
 pub use working::{Done, Job, Worker, Working};

@@ -113,13 +113,16 @@ impl Running {
 }
 
 impl Keyed {
-    /// It is answered: so are those that asked the same meanwhile.
-    pub(crate) fn answered(mut self, reply: &Reply) {
+    /// It is answered: so are those that asked the same meanwhile. How many.
+    pub(crate) fn answered(mut self, reply: &Reply) -> u64 {
         self.ended = true;
         let asked = self.running.asked().remove(&self.name);
+        let mut answered = 0;
         for follower in asked.into_iter().flat_map(|asked| asked.followers) {
             follower.answer(reply.clone().map(|answer| Answer { replayed: true, ..answer }));
+            answered += 1;
         }
+        answered
     }
 
     /// What is saved with the operation.

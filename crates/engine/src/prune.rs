@@ -15,8 +15,12 @@ use onceward_core::value::RecordId;
 use onceward_store::log::Share;
 use onceward_store::{Carry, Catalog, Kin, OldQuery, OldRequests, Prune, PruneSave, Store, StoreError, Taken, Unsound};
 use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
 
+use crate::error::EngineError;
+use crate::objects::collect;
 use crate::retention::Retention;
+use crate::roll;
 use crate::shared::Shared;
 
 /// Records that are looked at in one read.
@@ -73,17 +77,36 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         sleep(next).await;
         next = every;
         // Where the store fails there is no hurry: what is over stays over.
-        if let Ok(pruned) = prune(&shared.store, &options).await {
-            tell(&shared, &pruned).await;
+        match prune(&shared.store, &options).await {
+            Ok(pruned) => {
+                tell(&shared, &pruned).await;
+                let _ = tidy(&shared).await;
+            }
+            Err(error) => warn!(code = error.code(), "pruning failed"),
         }
     }
 }
 
 /// Whoever follows the log learns of the checkpoint.
 pub(crate) async fn tell<S: Store>(shared: &Shared<S>, pruned: &Pruned) {
+    let Pruned { records, entries, requests, held, .. } = pruned;
+    if pruned.checkpoint.is_some() || *requests > 0 {
+        info!(records, entries, requests, held, "pruned");
+    }
+    if !pruned.damaged.is_empty() {
+        warn!(records = pruned.damaged.len(), "records that are over are damaged, and stay: run `onceward verify`");
+    }
     if let (Some(place), Ok(now)) = (pruned.checkpoint, shared.store.now().await) {
         shared.signals.saved(&[], place, now);
     }
+}
+
+/// Payloads whose last record is gone, and those whose record never came.
+pub(crate) async fn tidy<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
+    if let Some(objects) = &shared.config.objects {
+        collect(&shared.store, objects, shared.config.orphans).await?;
+    }
+    Ok(())
 }
 
 /// Take out of a store what is over by its clock. Beside an engine that writes, or with none.
@@ -111,6 +134,9 @@ pub async fn prune<S: Store>(store: &S, options: &PruneOptions) -> Result<Pruned
     }
     if let (Some(before), false) = (retention.requests_over(now), options.dry_run) {
         sweep.requests(before).await?;
+    }
+    if let (Some(before), false) = (now.checked_sub(roll::REMEMBERED), options.dry_run) {
+        store.forget_workers(before, roll::MOST).await?;
     }
     Ok(sweep.done())
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use onceward_core::decide::{Call, NoOpReason, Operation};
 use onceward_core::record::{Actor, Record, Token};
+use onceward_core::trace::Trace;
 use onceward_core::value::RecordId;
 use onceward_store::Content;
 use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::admission::{Bounds, weight};
 use crate::config::Config;
@@ -17,6 +19,9 @@ use crate::once::{Keyed, Once, Running};
 
 /// When to come back after `Overloaded`: about the time of a few batches.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Operations of one call that have a span of their own.
+const LEADERS: usize = 10;
 
 /// What was carried out, or was so already.
 #[derive(Clone, Debug)]
@@ -50,11 +55,19 @@ pub struct Submission {
     pub contents: Vec<Content>,
     /// However often it is sent with the same key, it is carried out once.
     pub once: Option<Once>,
+    /// The request that it came with, in a distributed trace.
+    pub trace: Option<Trace>,
 }
 
 impl Submission {
     pub fn new(actor: &Actor, call: Call) -> Self {
-        Self { actor: actor.clone(), call, contents: Vec::new(), once: None }
+        Self { actor: actor.clone(), call, contents: Vec::new(), once: None, trace: None }
+    }
+
+    /// As part of a request that stands in a trace.
+    #[must_use]
+    pub fn traced(self, trace: Option<Trace>) -> Self {
+        Self { trace, ..self }
     }
 
     /// With a key of the caller's: sent again, it is answered as it was the first time. A refusal is not remembered; the
@@ -86,6 +99,10 @@ pub(crate) struct Request {
     /// Those of one group are decided in order.
     pub(crate) group: u64,
     pub(crate) keyed: Option<Keyed>,
+    /// When it came.
+    pub(crate) came: Instant,
+    /// One of the first of its call: a batch of a thousand is told of by a few spans.
+    pub(crate) leads: bool,
     answer: oneshot::Sender<Reply>,
     _place: Place,
 }
@@ -95,14 +112,24 @@ impl Request {
     #[cfg(test)]
     pub(crate) fn of(operation: Operation, group: u64) -> Self {
         let place = Place { room: Arc::default(), weight: 0 };
-        Self { operation, contents: Vec::new(), group, keyed: None, answer: oneshot::channel().0, _place: place }
+        let came = Instant::now();
+        Self {
+            operation,
+            contents: Vec::new(),
+            group,
+            keyed: None,
+            came,
+            leads: true,
+            answer: oneshot::channel().0,
+            _place: place,
+        }
     }
 
-    pub(crate) fn answer(self, reply: Reply) {
-        if let Some(keyed) = self.keyed {
-            keyed.answered(&reply);
-        }
+    /// How many others, who had asked the same, were answered with it.
+    pub(crate) fn answer(self, reply: Reply) -> u64 {
+        let followers = self.keyed.map_or(0, |keyed| keyed.answered(&reply));
         let _ = self.answer.send(reply);
+        followers
     }
 }
 
@@ -145,6 +172,7 @@ pub(crate) struct Queue {
     closed: AtomicBool,
     drained: AtomicBool,
     groups: AtomicU64,
+    turned_away: AtomicU64,
     pub(crate) running: Arc<Running>,
 }
 
@@ -159,8 +187,9 @@ impl Queue {
         room.places.add_permits(usize::try_from(size).unwrap_or(usize::MAX));
         let (batch, heaviest, bounds) = (config.batch, config.queue_bytes, Bounds::of(config));
         let (closed, drained, groups) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        let running = Arc::default();
-        (Self { sender, room, size, batch, heaviest, bounds, closed, drained, groups, running }, incoming)
+        let (running, turned_away) = (Arc::default(), AtomicU64::new(0));
+        let queue = Self { sender, room, size, batch, heaviest, bounds, closed, drained, groups, turned_away, running };
+        (queue, incoming)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -170,6 +199,11 @@ impl Queue {
     /// Closed, and nothing more will be written.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::SeqCst)
+    }
+
+    /// How many there are, and the bytes that those on their way keep in memory.
+    pub(crate) fn places(&self) -> (usize, usize) {
+        (usize::try_from(self.size).unwrap_or(usize::MAX), self.room.weight.load(Ordering::SeqCst))
     }
 
     /// How many places are taken.
@@ -184,12 +218,12 @@ impl Queue {
         let waiting = self.room.weight.load(Ordering::SeqCst);
         let weight: usize = submissions.iter().map(weight).sum();
         if waiting > 0 && waiting.saturating_add(weight) > self.heaviest {
-            return Err(EngineError::Overloaded { retry_after: RETRY_AFTER });
+            return Err(self.overloaded());
         }
         match self.room.places.try_acquire_many(count) {
             Ok(permits) => permits.forget(),
             Err(TryAcquireError::NoPermits) if !self.is_closed() => {
-                return Err(EngineError::Overloaded { retry_after: RETRY_AFTER });
+                return Err(self.overloaded());
             }
             Err(_) => return Err(EngineError::Closed),
         }
@@ -206,6 +240,17 @@ impl Queue {
         self.send(submissions)
     }
 
+    /// Turned away, and counted.
+    pub(crate) fn overloaded(&self) -> EngineError {
+        self.turned_away.fetch_add(1, Ordering::Relaxed);
+        EngineError::Overloaded { retry_after: RETRY_AFTER }
+    }
+
+    /// Calls that were turned away.
+    pub(crate) fn turned_away(&self) -> u64 {
+        self.turned_away.load(Ordering::Relaxed)
+    }
+
     fn count(&self, submissions: &[Submission]) -> Result<u32, EngineError> {
         if self.is_closed() {
             return Err(EngineError::Closed);
@@ -220,21 +265,22 @@ impl Queue {
     }
 
     fn send(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
-        let group = self.groups.fetch_add(1, Ordering::Relaxed);
+        let (group, came) = (self.groups.fetch_add(1, Ordering::Relaxed), Instant::now());
         let chance = chance(submissions.len());
         // From here on every place is given back by whoever holds it.
         let places: Vec<Place> = submissions.iter().map(|submission| self.place(weight(submission))).collect();
         let mut requests = Vec::with_capacity(submissions.len());
         let mut answers = Vec::with_capacity(submissions.len());
-        for ((submission, place), seed) in submissions.into_iter().zip(places).zip(chance?) {
+        for (number, ((submission, place), seed)) in submissions.into_iter().zip(places).zip(chance?).enumerate() {
             let (answer, answered) = oneshot::channel();
             answers.push(answered);
             let asking = Follower { answer, place };
             if let Some((keyed, asking)) = self.begin(&submission, asking) {
-                let Submission { actor, call, contents, .. } = submission;
-                let operation = Operation { seed, actor, call, answers: Vec::new() };
+                let Submission { actor, call, contents, trace, .. } = submission;
+                let operation = Operation { seed, actor, call, answers: Vec::new(), trace };
                 let Follower { answer, place } = asking;
-                requests.push(Request { operation, contents, group, keyed, answer, _place: place });
+                let leads = number < LEADERS;
+                requests.push(Request { operation, contents, group, keyed, came, leads, answer, _place: place });
             }
         }
         if !requests.is_empty() {

@@ -14,6 +14,7 @@ use onceward_store::{Base, Catalog, Entry, ListQuery, Page, StateCount, Store};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::objects::PayloadReader;
 use crate::shared::{Shared, due};
 use crate::timers::came_of;
 
@@ -70,10 +71,18 @@ impl<S: Store + 'static> Engine<S> {
     /// The bytes of a record's payload: for its owner, and for who holds its lease. Whoever else may see the record sees its
     /// hash and size.
     pub async fn payload(&self, actor: &Actor, id: RecordId) -> Result<Option<Arc<[u8]>>, EngineError> {
+        match self.payload_reader(actor, id).await? {
+            Some(reader) => Ok(reader.whole(u64::MAX).await?),
+            None => Ok(None),
+        }
+    }
+
+    /// The same in pieces, so that a large one is never in memory as a whole.
+    pub async fn payload_reader(&self, actor: &Actor, id: RecordId) -> Result<Option<PayloadReader>, EngineError> {
         let Some(record) = self.get(actor, id).await? else { return Ok(None) };
         let holds = record.live_execution().is_some_and(|execution| execution.holder == actor.id);
         let Some(payload) = record.payload.filter(|_| holds || record.owner == actor.id) else { return Ok(None) };
-        Ok(self.shared.store.content(&payload.sha256).await?)
+        self.shared.payload(payload).await
     }
 
     /// Records that the actor may see, oldest first. What is due is done first. A page may have fewer records than were asked for, or

@@ -1,16 +1,21 @@
 //! What all parts of one engine share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use onceward_core::decide::Call;
-use onceward_core::record::Actor;
+use onceward_core::record::{Actor, Payload};
 use onceward_core::value::RecordId;
+use onceward_store::Store;
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
+use crate::counted::Counted;
+use crate::error::EngineError;
 use crate::keys::KeyDesk;
 use crate::leasing::Desk;
+use crate::objects::{LARGE, PayloadReader};
 use crate::queue::{Queue, Submission};
+use crate::roll::Roll;
 use crate::signals::Signals;
 use crate::timers::SetAside;
 use crate::trail::Trail;
@@ -25,6 +30,7 @@ pub(crate) struct Shared<S> {
     pub(crate) counted: Counted,
     pub(crate) trail: Trail,
     pub(crate) set_aside: SetAside,
+    pub(crate) roll: Roll,
     pub(crate) keys: KeyDesk,
     /// Questions that may be with the outside at once.
     pub(crate) asking: Semaphore,
@@ -44,52 +50,29 @@ impl<S> Shared<S> {
     }
 }
 
+impl<S: Store> Shared<S> {
+    /// The bytes of a payload, from wherever they are.
+    pub(crate) async fn payload(&self, payload: Payload) -> Result<Option<PayloadReader>, EngineError> {
+        let is_large = usize::try_from(payload.bytes).is_ok_and(|bytes| bytes > LARGE);
+        if let (Some(objects), true) = (&self.config.objects, is_large)
+            && let Some(found) = objects.get(&payload).await?
+        {
+            return Ok(Some(found));
+        }
+        let found = self.store.content(&payload.sha256).await?;
+        Ok(found.map(|bytes| PayloadReader::of_bytes(bytes, payload)))
+    }
+
+    /// All of them at once.
+    pub(crate) async fn content(&self, payload: Payload) -> Result<Option<Arc<[u8]>>, EngineError> {
+        match self.payload(payload).await? {
+            Some(found) => Ok(found.whole(u64::MAX).await?),
+            None => Ok(None),
+        }
+    }
+}
+
 /// The engine's own operation: whatever is due on a record.
 pub(crate) fn due(record: RecordId) -> Submission {
     Submission::new(&Actor::engine(), Call::Due { record })
-}
-
-/// What an engine has done since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Transactions that were saved.
-    pub batches: u64,
-    /// Operations in them, those of the engine's own too.
-    pub operations: u64,
-    /// Saves that found something changed, and were decided again.
-    pub conflicts: u64,
-    /// Denials and audited refusals that were not logged, because their owner had too many.
-    pub untold: u64,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counted {
-    batches: AtomicU64,
-    operations: AtomicU64,
-    conflicts: AtomicU64,
-    untold: AtomicU64,
-}
-
-impl Counted {
-    pub(crate) fn saved(&self, operations: usize) {
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        self.operations.fetch_add(u64::try_from(operations).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    pub(crate) fn conflict(&self) {
-        self.conflicts.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn untold(&self, refusals: u64) {
-        self.untold.fetch_add(refusals, Ordering::Relaxed);
-    }
-
-    pub(crate) fn tally(&self) -> Tally {
-        Tally {
-            batches: self.batches.load(Ordering::Relaxed),
-            operations: self.operations.load(Ordering::Relaxed),
-            conflicts: self.conflicts.load(Ordering::Relaxed),
-            untold: self.untold.load(Ordering::Relaxed),
-        }
-    }
 }

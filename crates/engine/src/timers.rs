@@ -12,6 +12,7 @@ use onceward_core::value::RecordId;
 use onceward_store::{Store, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tracing::{debug, info, warn};
 
 use crate::error::EngineError;
 use crate::queue::{Reply, Submission};
@@ -29,7 +30,11 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
             Ok(Look::At(next, now)) => {
                 shared.signals.due_before(next, length(now, next).min(shared.config.poll)).await;
             }
-            Ok(Look::Later) | Err(_) => shared.signals.due_before(Time::MIN, shared.config.poll).await,
+            Ok(Look::Later) => shared.signals.due_before(Time::MIN, shared.config.poll).await,
+            Err(error) => {
+                debug!(code = error.code(), "the timers cannot look");
+                shared.signals.due_before(Time::MIN, shared.config.poll).await;
+            }
         }
     }
 }
@@ -73,6 +78,7 @@ pub(crate) async fn came_of<S: Store>(
             // Nothing to be done is progress too: a reader was quicker.
             Ok(_) => came.got_on = true,
             Err(error) if error.may_be_of_one() || error.refusal().is_some() => {
+                warn!(%record, code = error.code(), "a record is due and cannot be moved");
                 came.got_on |= shared.set_aside.put(record);
             }
             Err(error) => came.failed = Some(error),
@@ -112,6 +118,11 @@ impl SetAside {
         Ok(found)
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.aside().records.len()
+    }
+
     /// Whether there was room.
     fn put(&self, record: RecordId) -> bool {
         let mut aside = self.aside();
@@ -148,6 +159,7 @@ async fn end_left_behind<S: Store>(shared: &Shared<S>) -> Result<(), EngineError
                 _ => {}
             }
         }
+        info!(leases = held.len(), "leases of an earlier process recovered");
         before = held;
     }
 }

@@ -251,7 +251,7 @@ async fn one<S, R, F>(
         .as_ref()
         .map_or(FASTEST, |execution| (length(execution.leased_at, execution.expires_at) / BEATS).max(FASTEST));
     let payload = match held.record.payload {
-        Some(payload) => match shared.store.content(&payload.sha256).await {
+        Some(payload) => match shared.content(payload).await {
             Ok(content) => content,
             // The next attempt may have better luck.
             Err(_) => return report(&shared, &actor, Call::Yield { record: id, token }, &heard).await,

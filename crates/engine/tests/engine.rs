@@ -2,12 +2,18 @@
 
 #[path = "engine/bounds.rs"]
 mod bounds;
+#[path = "engine/counted.rs"]
+mod counted;
 #[path = "engine/delivery.rs"]
 mod delivery;
 #[path = "engine/keys.rs"]
 mod keys;
+#[path = "engine/look_ups.rs"]
+mod look_ups;
 #[path = "engine/moving.rs"]
 mod moving;
+#[path = "engine/objects.rs"]
+mod objects;
 #[path = "engine/once.rs"]
 mod once;
 #[path = "engine/promises.rs"]

@@ -26,6 +26,20 @@ impl FromStr for Database {
     }
 }
 
+impl Database {
+    /// Where an embedded database has its large payloads, unless it is told otherwise.
+    pub(crate) fn objects(&self) -> Option<PathBuf> {
+        match self {
+            Self::Sqlite(path) => {
+                let mut name = path.clone().into_os_string();
+                name.push(".objects");
+                Some(name.into())
+            }
+            Self::Postgres(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Database {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -97,7 +97,7 @@ fn time(text: &str) -> Result<Time, String> {
 #[derive(Args)]
 struct Place {
     /// The database that they are in
-    #[arg(long, value_name = "URL", conflicts_with = "server")]
+    #[arg(long, value_name = "URL")]
     db: Option<Database>,
     /// The server to ask
     #[arg(long, value_name = "URL", env = "ONCEWARD_URL")]
@@ -159,7 +159,7 @@ impl Place {
             return in_database(&Database::Sqlite(USUAL.into()), asked).await;
         }
         let server = self.server.as_deref().unwrap_or(SERVER);
-        match through(&Client::new(server, self.key.as_deref())?, asked).await {
+        match through(&Client::new(server, self.key.as_deref().filter(|key| !key.is_empty()))?, asked).await {
             Ok(done) => Ok(Ok(done)),
             Err(ClientError::Problem(problem)) => Ok(Err(problem.to_string())),
             Err(error) if self.server.is_none() && !Path::new(USUAL).exists() => {

@@ -16,6 +16,7 @@ mod history;
 mod key;
 mod lifecycle;
 mod list;
+mod logging;
 mod migrate;
 mod new;
 mod prune;

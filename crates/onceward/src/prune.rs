@@ -7,7 +7,7 @@ use std::time::Duration as Length;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use onceward_core::time::Duration;
-use onceward_engine::{PruneOptions, Pruned, Retention, prune};
+use onceward_engine::{Config, Objects, PruneOptions, Pruned, Retention, collect, prune};
 use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -120,7 +120,12 @@ impl Prune {
         if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
             return Err(anyhow!("no lifecycle of this database is called `{name}`"));
         }
-        prune(store, options).await.map_err(|error: StoreError| error.into())
+        let pruned = prune(store, options).await.map_err(anyhow::Error::from)?;
+        if let (Some(folder), false) = (self.db.objects().filter(|folder| folder.is_dir()), self.dry_run) {
+            // Large payloads whose last record is gone.
+            collect(store, &Objects::folder(folder), Config::default().orphans).await?;
+        }
+        Ok(pruned)
     }
 }
 

@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use onceward_engine::{Config, Engine, Http};
-use onceward_server::Settings;
+use onceward_engine::{Config, Engine, Http, Objects};
+use onceward_server::{Observe, Settings};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -16,8 +17,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
+use crate::logging::{self, LogFormat};
 
 mod loading;
+mod traces;
 
 /// Deliveries that are posted at the same time.
 const POSTED_AT_ONCE: usize = 16;
@@ -43,7 +46,11 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Lifecycle files of one's own; may be given more than once
+    /// The folder for payloads of more than 64 KB; a database file has its own beside it, as FILE.objects. With PostgreSQL they
+    /// stand in the database unless a folder is named, which all processes must share
+    #[arg(long, value_name = "FOLDER")]
+    objects: Option<PathBuf>,
+    /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
     /// Requests that one key may send in a second; 0 for no limit
@@ -52,6 +59,12 @@ pub(crate) struct Serve {
     /// For developing: refuses to listen off this machine, keys or not
     #[arg(long)]
     dev: bool,
+    /// How the log is written; for people on a terminal, JSON otherwise. ONCEWARD_LOG says how much
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// Where traces go: a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
+    otlp: Option<String>,
 }
 
 /// Where the records live.
@@ -84,6 +97,7 @@ impl Serve {
         if self.dev && !self.listen.ip().is_loopback() {
             bail!("--dev serves this machine only, and {} can be reached from others", self.listen);
         }
+        logging::start(self.log_format)?;
         // Before anything is opened: what is wrong with the files is told without a database.
         let loading = match loading::read(&self.lifecycles, &Config::default().checks)? {
             Some(loading) => loading,
@@ -124,15 +138,19 @@ impl Serve {
         )
     }
 
+    /// Wanting, too, where the database does not take the lifecycles; that was shown.
     async fn serve(&self, loading: &loading::Loading) -> Result<Outcome> {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
-        let (store, _passing) = self.open().await?;
-        let config = Config { result_bytes: RESULT_BYTES, ..Config::default() };
+        let (store, passing) = self.open().await?;
+        let objects = self.objects(passing.as_ref()).map(Objects::folder);
+        let observe = self.observe()?;
+        let config = Config { result_bytes: RESULT_BYTES, spans: observe.spans(), objects, ..Config::default() };
         let engine = Engine::open(store, config);
-        for files in &loading.sets {
-            engine.define(files).await?;
+        if !loading.define(&engine).await? {
+            engine.close().await;
+            return Ok(Outcome::Wanting);
         }
         let keyed = engine.keys().are_asked_for().await?;
         if !keyed && !self.listen.ip().is_loopback() {
@@ -146,7 +164,10 @@ impl Serve {
                 _ = term.recv() => {}
                 _ = int.recv() => {}
             }
-            complain("stopping: finishing what is under way; once more ends it at once\n");
+            // To a program that reads the log, the log says it.
+            if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+                complain("stopping: finishing what is under way; once more ends it at once\n");
+            }
             tokio::spawn(async move {
                 tokio::select! {
                     _ = term.recv() => {}
@@ -157,9 +178,20 @@ impl Serve {
         };
         let usual = Settings::default();
         let connections = usual.connections.min(file_handles());
-        let settings = Settings { connections, requests_per_second: self.rate_limit, ..usual };
+        let settings =
+            Settings { connections, observe: Arc::clone(&observe), requests_per_second: self.rate_limit, ..usual };
         onceward_server::serve(listener, engine, settings, stop).await?;
+        // The last spans are on their way still.
+        tokio::task::spawn_blocking(move || observe.close()).await?;
         Ok(Outcome::Done)
+    }
+
+    fn observe(&self) -> Result<Arc<Observe>> {
+        // A variable that is set to nothing is none.
+        match self.otlp.as_deref().filter(|endpoint| !endpoint.is_empty()) {
+            None => Ok(Observe::new()),
+            Some(endpoint) => traces::observe(endpoint),
+        }
     }
 
     async fn open(&self) -> Result<(AnyStore, Option<Passing>)> {
@@ -178,6 +210,15 @@ impl Serve {
                 Ok((AnyStore::Sqlite(store), Some(passing)))
             }
         }
+    }
+
+    /// Where large payloads go.
+    fn objects(&self, passing: Option<&Passing>) -> Option<PathBuf> {
+        let beside = || match (&self.db, passing) {
+            (Place::Kept(database), _) => database.objects(),
+            (Place::Passing, passing) => passing.map(|passing| passing.0.join("onceward.db.objects")),
+        };
+        self.objects.clone().or_else(beside)
     }
 
     /// Where it is, and what to type next.

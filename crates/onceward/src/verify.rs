@@ -1,11 +1,12 @@
 //! `onceward verify`: is everything in a database as its log says?
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use onceward_engine::{Drift, Report, Watch, verify};
-use onceward_store::scan::What;
+use onceward_engine::{Drift, Objects, Report, Watch, verify, verify_objects};
+use onceward_store::scan::{Scan, What};
 use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
 use serde_json::{Value, json};
 
@@ -27,6 +28,12 @@ pub(crate) struct Verify {
     /// The database
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: Database,
+    /// The folder with large payloads; that of an embedded database stands beside it, as FILE.objects
+    #[arg(long, value_name = "FOLDER")]
+    objects: Option<PathBuf>,
+    /// Read large payloads, too, and compare them with their hashes; else only whether they are there
+    #[arg(long)]
+    contents: bool,
     /// Print the findings as JSON on standard output; docs/verify.md describes it
     #[arg(long)]
     json: bool,
@@ -58,13 +65,27 @@ impl Verify {
     fn look(&self, show: &mut Show) -> Result<Report, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        let now = Clock::machine().now();
         match &self.db {
-            Database::Sqlite(path) => runtime.block_on(verify(&SqliteView::open(path)?, now, show)),
+            Database::Sqlite(path) => runtime.block_on(self.look_at(&SqliteView::open(path)?, show)),
             Database::Postgres(url) => {
-                runtime.block_on(async { verify(&PostgresView::open(url).await?, now, show).await })
+                runtime.block_on(async { self.look_at(&PostgresView::open(url).await?, show).await })
             }
         }
+    }
+
+    async fn look_at<S: Scan>(&self, view: &S, show: &mut Show) -> Result<Report, StoreError> {
+        let mut report = verify(view, Clock::machine().now(), show).await?;
+        if let Some(folder) = self.objects() {
+            let objects = Objects::folder(folder);
+            let looked = verify_objects(view, &objects, self.contents, show, &mut report).await;
+            looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        }
+        Ok(report)
+    }
+
+    /// The folder that was named, or the one that is there.
+    fn objects(&self) -> Option<PathBuf> {
+        self.objects.clone().or_else(|| self.db.objects().filter(|folder| folder.is_dir()))
     }
 }
 
@@ -150,6 +171,7 @@ fn as_json(report: &Report) -> Value {
         "entries": report.entries,
         "records": report.records,
         "rows": report.rows,
+        "objects": report.objects,
         "decided_again": report.decided,
         "not_decided_again": report.undecided,
         "other_refusals": report.other_refusals,

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration as Length;
 
@@ -13,6 +14,7 @@ use onceward_worker::{CommandEnd, Commands, Launcher, ResultKind, Working};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::answer::{Outcome, complain};
+use crate::logging::{self, LogFormat};
 use crate::remote::{Remote, refused};
 use crate::supervise::SUPERVISE;
 
@@ -74,6 +76,9 @@ pub(crate) struct Work {
     /// Let programs have the worker's key in ONCEWARD_KEY
     #[arg(long)]
     pass_key: bool,
+    /// How the log is written; for people on a terminal, JSON otherwise. ONCEWARD_LOG says how much
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -95,6 +100,7 @@ fn length(text: &str) -> Result<Length, String> {
 
 impl Work {
     pub(crate) fn run(&self) -> Result<Outcome> {
+        logging::start(self.log_format)?;
         let client = self.remote.client()?;
         let (tell, told) = teller();
         let commands = Commands {
@@ -170,15 +176,23 @@ type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 fn teller() -> (Tell, Receiver<()>) {
     let (sender, lines): (SyncSender<String>, _) = sync_channel(LINES);
     let (end, ended) = sync_channel(0);
+    let left_out = Arc::new(AtomicUsize::new(0));
+    let missing = Arc::clone(&left_out);
     std::thread::spawn(move || {
+        let count = || match missing.swap(0, Ordering::Relaxed) {
+            0 => {}
+            lines => complain(&format!("{lines} lines are left out: they came faster than they were read\n")),
+        };
         for line in lines {
+            count();
             complain(&line);
         }
+        count();
         drop(end);
     });
     let tell = Arc::new(move |line: &str| {
         if let Err(TrySendError::Full(_)) = sender.try_send(format!("{line}\n")) {
-            tracing::debug!("nobody reads what programs write to standard error: a line is left out");
+            left_out.fetch_add(1, Ordering::Relaxed);
         }
     });
     (tell, ended)

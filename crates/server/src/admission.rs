@@ -4,13 +4,16 @@
 //! While no key was ever made, a server on loopback lets everybody in who comes from this machine: by a loopback name, and from no
 //! other site's page. With the first key that is over, for good.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use onceward_engine::{EngineError, Identity};
-use onceward_store::Store as _;
+use onceward_store::{Catalog, Store as _};
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -20,6 +23,7 @@ pub(crate) const ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer",
 
 /// Let a request in, with who sent it beside it, or answer it here.
 pub(crate) async fn admit(State(app): State<App>, request: Request, next: Next) -> Response {
+    // Apart from its body, which nobody may share.
     let (mut parts, body) = request.into_parts();
     match identify(&app, &parts).await {
         Ok(identity) => {
@@ -74,9 +78,28 @@ async fn identify(app: &App, request: &Parts) -> Result<Option<Identity>, Proble
 /// Whoever comes while there are no keys: every role that there is.
 async fn open(app: &App) -> Result<Identity, EngineError> {
     let catalog = app.engine().store().definitions().await?;
-    let named: Vec<_> = catalog.definitions.lifecycles.values().flat_map(|lifecycle| lifecycle.roles()).collect();
-    let roles: Vec<&str> = ROLES.into_iter().chain(named.iter().map(|role| &**role)).collect();
-    Ok(Identity::open(&roles))
+    Ok(app.everybody().of(&catalog))
+}
+
+/// Who comes while there are no keys. Worked out once for each set of lifecycles, not for each request.
+#[derive(Debug, Default)]
+pub(crate) struct Everybody(Mutex<Option<(Arc<Catalog>, Identity)>>);
+
+impl Everybody {
+    fn of(&self, catalog: &Arc<Catalog>) -> Identity {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((same, identity)) = &*known
+            && Arc::ptr_eq(same, catalog)
+        {
+            return identity.clone();
+        }
+        let lifecycles = catalog.definitions.lifecycles.values();
+        let named: BTreeSet<Arc<str>> = lifecycles.flat_map(|lifecycle| lifecycle.roles()).collect();
+        let roles: Vec<&str> = ROLES.into_iter().chain(named.iter().map(|role| &**role)).collect();
+        let identity = Identity::open(&roles);
+        *known = Some((Arc::clone(catalog), identity.clone()));
+        identity
+    }
 }
 
 /// The key in `Authorization: Bearer …`.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use onceward_engine::Engine;
 use onceward_store::AnyStore;
 
+use crate::admission::Everybody;
 use crate::gate::Gate;
 use crate::limits::Limits;
+use crate::observe::Observe;
 use crate::settings::Settings;
 
 /// The state of a server. Clones are the same one.
@@ -21,12 +23,13 @@ struct Inner {
     settings: Settings,
     gate: Gate,
     limits: Limits,
+    everybody: Everybody,
 }
 
 impl App {
     pub fn new(engine: Engine<AnyStore>, settings: Settings) -> Self {
         let (gate, limits) = (Gate::new(&settings), Limits::new(settings.requests_per_second));
-        Self { inner: Arc::new(Inner { engine, settings, gate, limits }) }
+        Self { inner: Arc::new(Inner { engine, settings, gate, limits, everybody: Everybody::default() }) }
     }
 
     pub fn engine(&self) -> &Engine<AnyStore> {
@@ -37,8 +40,16 @@ impl App {
         &self.inner.settings
     }
 
+    pub(crate) fn observe(&self) -> &Arc<Observe> {
+        &self.inner.settings.observe
+    }
+
     pub(crate) fn gate(&self) -> &Gate {
         &self.inner.gate
+    }
+
+    pub(crate) fn everybody(&self) -> &Everybody {
+        &self.inner.everybody
     }
 
     pub(crate) fn limits(&self) -> &Limits {

@@ -8,6 +8,7 @@ use onceward_core::record::Actor;
 use onceward_engine::{EngineError, Identity};
 
 use crate::app::App;
+use crate::observe;
 use crate::problem::Problem;
 
 /// Whoever sent a request, as `admission.rs` has found out.
@@ -35,6 +36,7 @@ impl FromRequestParts<App> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
         // Nobody gets here who was not let in, but to what is open to all.
         let identity = parts.extensions.get::<Identity>().cloned().ok_or(EngineError::Unauthorized)?;
+        observe::owner(&identity.actor.id);
         Ok(Self { actor: identity.actor.clone(), identity })
     }
 }

@@ -38,7 +38,8 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         Box::pin(async move {
             let _under_way = app.gate().enter();
             let most = if waits(request.uri().path()) { Duration::MAX } else { app.settings().request_time };
-            let answering = AssertUnwindSafe(router.call(request)).catch_unwind();
+            let watched = app.observe().begin(request.method(), request.headers());
+            let answering = watched.during(AssertUnwindSafe(router.call(request)).catch_unwind());
             let mut response = match tokio::time::timeout(most, answering).await {
                 Ok(Ok(Ok(response))) => response,
                 Ok(Err(_)) => {
@@ -51,6 +52,10 @@ impl hyper::service::Service<Request<Incoming>> for Door {
             if app.gate().is_leaving() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
+            if let Ok(id) = HeaderValue::from_str(&watched.context().id()) {
+                response.headers_mut().insert("x-request-id", id);
+            }
+            watched.answered(response.status().as_u16());
             Ok(response)
         })
     }

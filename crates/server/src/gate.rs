@@ -19,17 +19,33 @@ pub(crate) struct Gate {
     /// Bytes of bodies that are being read.
     bodies: Arc<AtomicUsize>,
     bodies_most: usize,
+    connected: AtomicUsize,
+    polls_most: usize,
+    streams_most: usize,
+}
+
+/// What is held now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) connections: usize,
+    pub(crate) polls: usize,
+    pub(crate) streams: usize,
 }
 
 impl Gate {
     pub(crate) fn new(settings: &Settings) -> Self {
         let places = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        let polls = places(settings.polls);
+        let streams = places(settings.streams);
         Self {
+            connected: AtomicUsize::new(0),
+            polls_most: polls.available_permits(),
+            streams_most: streams.available_permits(),
             leaving: watch::Sender::new(false),
             under_way: AtomicUsize::new(0),
             quiet: Notify::new(),
-            polls: places(settings.polls),
-            streams: places(settings.streams),
+            polls,
+            streams,
             bodies: Arc::default(),
             bodies_most: settings.bodies_bytes,
         }
@@ -85,8 +101,32 @@ impl Gate {
             .map_err(|_| Problem::new(503, "too_many_streams", "as many streams are open as may be: try again later"))
     }
 
+    /// One more connection, until this is dropped.
+    pub(crate) fn connect(&self) -> Connected<'_> {
+        self.connected.fetch_add(1, Ordering::Relaxed);
+        Connected(self)
+    }
+
+    pub(crate) fn held(&self) -> Held {
+        Held {
+            connections: self.connected.load(Ordering::Relaxed),
+            polls: self.polls_most.saturating_sub(self.polls.available_permits()),
+            streams: self.streams_most.saturating_sub(self.streams.available_permits()),
+        }
+    }
+
     pub(crate) fn body(&self) -> BodyRoom {
         BodyRoom { all: Arc::clone(&self.bodies), most: self.bodies_most, own: 0 }
+    }
+}
+
+/// A connection that is open until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Connected<'a>(&'a Gate);
+
+impl Drop for Connected<'_> {
+    fn drop(&mut self) {
+        self.0.connected.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

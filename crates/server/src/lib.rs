@@ -16,6 +16,7 @@
 //! | `pages.rs` | the page of each error code, carried in the binary |
 //! | `gate.rs` | how much may be under way at once, and whether the server is leaving |
 //! | `openapi.rs` | the contract, made from the routes |
+//! | `observe/` | what can be seen from outside: metrics, a line for each request, traces |
 //! | `settings.rs` | what can be set |
 
 mod admission;
@@ -25,6 +26,7 @@ mod door;
 mod gate;
 mod input;
 mod limits;
+mod observe;
 mod openapi;
 mod pages;
 mod problem;
@@ -35,6 +37,7 @@ mod settings;
 mod shape;
 
 pub use app::App;
+pub use observe::{Observe, Tracing};
 pub use openapi::contract;
 pub use pages::pages;
 pub use serve::serve;

@@ -65,6 +65,7 @@ mod tests {
         }
         given(include_str!("../../engine/src/error.rs"), &mut codes);
         given(include_str!("../../store/src/error.rs"), &mut codes);
+        given(include_str!("../../engine/src/objects/mod.rs"), &mut codes);
         // A refusal that the engine words itself; and an answer that is there before there is room to word one.
         codes.extend(["check_unavailable", "too_many_connections"].map(str::to_owned));
         let told: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();

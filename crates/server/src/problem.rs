@@ -158,7 +158,8 @@ fn detail(error: &EngineError) -> String {
     match error {
         EngineError::Refused(refusal) => refusal.reason.clone(),
         EngineError::Store(store) => {
-            tracing::error!(code = store.code(), "{store}");
+            // Not its words: they may quote what was to be written.
+            tracing::error!(code = store.code(), "the store failed");
             match store.status() {
                 507 => "the database has no room: nothing was written".to_owned(),
                 503 => "the database does not answer as it should: try again".to_owned(),

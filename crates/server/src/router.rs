@@ -6,6 +6,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::admission::admit;
 use crate::app::App;
+use crate::observe;
 use crate::problem::Problem;
 use crate::routes;
 
@@ -15,6 +16,7 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .merge(routes::home::routes())
         .merge(routes::health::routes())
         .merge(routes::lifecycles::routes())
+        .merge(routes::versions::routes())
         .merge(routes::records::routes())
         .merge(routes::looking::routes())
         .merge(routes::events::routes())
@@ -22,6 +24,10 @@ pub(crate) fn all() -> OpenApiRouter<App> {
         .merge(routes::executions::routes())
         .merge(routes::stream::routes())
         .merge(routes::prune::routes())
+        .merge(routes::metrics::routes())
+        .merge(routes::links::routes())
+        .merge(routes::accounts::routes())
+        .merge(routes::workers::routes())
         .merge(routes::keys::routes())
 }
 
@@ -35,5 +41,7 @@ pub(crate) fn router(app: App) -> Router {
         })
         // Around all of them, those that are not there too: whoever is not let in learns nothing.
         .layer(from_fn_with_state(app.clone(), admit))
+        // Outside of that: whoever is not let in is counted, too.
+        .layer(axum::middleware::from_fn(observe::matched))
         .with_state(app)
 }

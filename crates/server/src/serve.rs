@@ -108,6 +108,7 @@ impl House {
 async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit) {
     let app = door.app.clone();
     let settings = app.settings();
+    let _connected = app.gate().connect();
     let mut connection = pin!(
         http1::Builder::new()
             .timer(TokioTimer::new())

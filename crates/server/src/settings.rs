@@ -1,6 +1,9 @@
 //! What can be set.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::observe::Observe;
 
 /// How a server behaves. The defaults suit one machine.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub struct Settings {
     pub loopback: bool,
     /// Requests a second of one key; 0 for no limit.
     pub requests_per_second: u32,
+    /// What watches; the engine's spans go to the same one.
+    pub observe: Arc<Observe>,
 }
 
 impl Default for Settings {
@@ -58,6 +63,7 @@ impl Default for Settings {
             inline_payload: 64 << 10,
             loopback: false,
             requests_per_second: 5_000,
+            observe: Observe::new(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One of the stores, chosen when the program runs. A plain `match` in place of a trait object: futures differ by store.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use onceward_core::decide::{Effect, Key};
@@ -9,19 +10,24 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use tokio::sync::watch;
 
+use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
 use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::glance::Glance;
+use crate::histogram::Distribution;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
+use crate::relation::{LinkPage, LinkQuery};
 use crate::sqlite::SqliteStore;
 use crate::store::Store;
+use crate::workers::{Holding, WorkerSeen};
 
 /// Any of the stores. Clones are the same store.
 #[derive(Clone, Debug)]
@@ -112,11 +118,35 @@ impl Store for AnyStore {
         }
     }
 
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        match self {
+            Self::Memory(store) => store.glance(now).await,
+            Self::Sqlite(store) => store.glance(now).await,
+            Self::Postgres(store) => store.glance(now).await,
+        }
+    }
+
+    fn commits(&self) -> Option<Distribution> {
+        match self {
+            Self::Memory(store) => store.commits(),
+            Self::Sqlite(store) => store.commits(),
+            Self::Postgres(store) => store.commits(),
+        }
+    }
+
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         match self {
             Self::Memory(store) => store.content(sha256).await,
             Self::Sqlite(store) => store.content(sha256).await,
             Self::Postgres(store) => store.content(sha256).await,
+        }
+    }
+
+    async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+        match self {
+            Self::Memory(store) => store.referenced(hashes).await,
+            Self::Sqlite(store) => store.referenced(hashes).await,
+            Self::Postgres(store) => store.referenced(hashes).await,
         }
     }
 
@@ -141,6 +171,70 @@ impl Store for AnyStore {
             Self::Memory(store) => store.executions(record).await,
             Self::Sqlite(store) => store.executions(record).await,
             Self::Postgres(store) => store.executions(record).await,
+        }
+    }
+
+    async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+        match self {
+            Self::Memory(store) => store.linked(query).await,
+            Self::Sqlite(store) => store.linked(query).await,
+            Self::Postgres(store) => store.linked(query).await,
+        }
+    }
+
+    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<Balance>, StoreError> {
+        match self {
+            Self::Memory(store) => store.accounts(query).await,
+            Self::Sqlite(store) => store.accounts(query).await,
+            Self::Postgres(store) => store.accounts(query).await,
+        }
+    }
+
+    async fn account(&self, account: &AccountName) -> Result<Option<Balance>, StoreError> {
+        match self {
+            Self::Memory(store) => store.account(account).await,
+            Self::Sqlite(store) => store.account(account).await,
+            Self::Postgres(store) => store.account(account).await,
+        }
+    }
+
+    async fn statement(&self, query: &StatementQuery) -> Result<Option<Statement>, StoreError> {
+        match self {
+            Self::Memory(store) => store.statement(query).await,
+            Self::Sqlite(store) => store.statement(query).await,
+            Self::Postgres(store) => store.statement(query).await,
+        }
+    }
+
+    async fn note_workers(&self, seen: &[WorkerSeen]) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.note_workers(seen).await,
+            Self::Sqlite(store) => store.note_workers(seen).await,
+            Self::Postgres(store) => store.note_workers(seen).await,
+        }
+    }
+
+    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSeen>, StoreError> {
+        match self {
+            Self::Memory(store) => store.workers(limit).await,
+            Self::Sqlite(store) => store.workers(limit).await,
+            Self::Postgres(store) => store.workers(limit).await,
+        }
+    }
+
+    async fn holding(&self, limit: usize) -> Result<Holding, StoreError> {
+        match self {
+            Self::Memory(store) => store.holding(limit).await,
+            Self::Sqlite(store) => store.holding(limit).await,
+            Self::Postgres(store) => store.holding(limit).await,
+        }
+    }
+
+    async fn forget_workers(&self, before: Time, most: usize) -> Result<u64, StoreError> {
+        match self {
+            Self::Memory(store) => store.forget_workers(before, most).await,
+            Self::Sqlite(store) => store.forget_workers(before, most).await,
+            Self::Postgres(store) => store.forget_workers(before, most).await,
         }
     }
 

@@ -1,12 +1,13 @@
 //! The lifecycles that a store knows: every version that a record may still live by, and which is the current one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use onceward_core::compile::compile;
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::model::{Definitions, Lifecycle};
 use onceward_core::time::Time;
+use sha2::{Digest, Sha256};
 
 use crate::StoreError;
 use crate::fit;
@@ -23,6 +24,8 @@ pub struct Catalog {
     numbers: HashMap<Arc<str>, u32>,
     /// Which version became the current one of its lifecycle, in this order.
     turns: Vec<Turn>,
+    /// Files that were given together before, by their hash: they bring nothing new.
+    sources: HashSet<[u8; 32]>,
 }
 
 /// A version, and the file that it came from; the engine's own came from none.
@@ -59,6 +62,10 @@ pub struct Version {
 pub(crate) fn source_of(files: &Files) -> Result<String, StoreError> {
     let pairs: Vec<(&str, &str)> = files.files.iter().map(|file| (file.name.as_str(), &*file.text)).collect();
     serde_json::to_string(&pairs).map_err(|error| StoreError::Rejected(format!("lifecycle files: {error}")))
+}
+
+fn digest(source: &str) -> [u8; 32] {
+    Sha256::digest(source.as_bytes()).into()
 }
 
 impl Catalog {
@@ -166,12 +173,18 @@ impl Catalog {
 
     /// The same, where whether they fit those who live is still to be seen.
     pub(crate) fn brought(&self, files: &Files, at: Time) -> Result<Option<Change>, StoreError> {
+        // Most starts bring what was there before; then nothing need be compiled or proven again.
+        if self.sources.contains(&digest(&source_of(files)?)) {
+            return Ok(None);
+        }
         let brought = fit::prove(files, self)?;
         let mut catalog = self.clone();
         if catalog.learn(&brought.definitions, &brought.files, at) == 0 {
             return Ok(None);
         }
-        Ok(Some(Change { catalog, source: source_of(&brought.files)? }))
+        let source = source_of(&brought.files)?;
+        catalog.sources.insert(digest(&source));
+        Ok(Some(Change { catalog, source }))
     }
 
     /// The catalog with a known version as the current one, and what the log tells of it; `None` where it is so already.
@@ -223,6 +236,7 @@ impl Catalog {
             let version = definitions.lifecycles.values().find(|lifecycle| lifecycle.hash == *hash);
             self.add(version.ok_or_else(|| bad(format!("no file gives the version {hash}")))?, &files);
         }
+        self.sources.insert(digest(source));
         Ok(())
     }
 

@@ -39,6 +39,7 @@
 //! database, [`PostgresStore`] the one for many processes. They pass the same tests (`tests/conformance.rs`), and random play gives the same answers in all
 //! (`tests/differential.rs`).
 
+mod account;
 mod any;
 mod api_keys;
 mod base;
@@ -48,6 +49,8 @@ mod clock;
 mod columns;
 mod error;
 mod fit;
+mod glance;
+mod histogram;
 mod inbox;
 pub mod log;
 mod look;
@@ -59,12 +62,15 @@ mod postgres;
 mod prune;
 mod query;
 mod recent;
+mod relation;
 pub mod scan;
 mod schema;
 mod scratch;
 mod sqlite;
 mod store;
+mod workers;
 
+pub use account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
 pub use any::AnyStore;
 pub use api_keys::{ApiKey, KeptKeys, KeyChange, KeyEdit, KeySave, KeyTold, KnownKey};
 pub use base::{Base, Place, Stored};
@@ -73,6 +79,8 @@ pub use catalog::{Catalog, Turn, Version};
 pub use clock::Clock;
 pub use error::StoreError;
 pub use fit::{Findings, short};
+pub use glance::{Glance, Oldest};
+pub use histogram::{Distribution, Histogram, SIZES, TIMES};
 pub use inbox::{Letter, LetterAnswer, Refused};
 pub use log::{Entry, Replay};
 pub use look::{COUNTED, Look, Overdue, Setting, Waiting};
@@ -80,8 +88,10 @@ pub use memory::MemoryStore;
 pub use postgres::{PostgresStore, PostgresView};
 pub use prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing, Taken, Unsound};
 pub use query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount, own_worker, rank};
+pub use relation::{LinkPage, LinkQuery};
 pub use scan::{Difference, Scan};
 pub use schema::Schema;
 pub use scratch::{Applied, Brief, Keyed, Kind, Removed, Scratch, Unfit};
 pub use sqlite::{Backup, BackupError, SqliteStore, SqliteView, back_up};
 pub use store::Store;
+pub use workers::{Holding, WorkerName, WorkerSeen};

@@ -118,6 +118,7 @@ pub(crate) mod tests {
             committed: None,
             payload: None,
             stuck: None,
+            trace: None,
         };
         (Stored { row: 1, version, expires_at: None, head: [0; 32], entry: 1 }, Arc::new(record))
     }

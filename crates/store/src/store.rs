@@ -1,5 +1,6 @@
 //! What every store does.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -10,15 +11,20 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use tokio::sync::watch;
 
+use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
 use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::error::StoreError;
+use crate::glance::Glance;
+use crate::histogram::Distribution;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
+use crate::relation::{LinkPage, LinkQuery};
+use crate::workers::{Holding, WorkerSeen};
 
 /// A place where records live. It loads and saves, and decides nothing.
 pub trait Store: Send + Sync {
@@ -61,8 +67,19 @@ pub trait Store: Send + Sync {
     /// How many records are in each state, of one owner or of all; states without records are left out.
     fn counts_by_state(&self, owner: Option<&str>) -> impl Future<Output = Result<Vec<StateCount>, StoreError>> + Send;
 
+    /// How the store stands, for who watches it all the time. Costs little, whatever it holds.
+    fn glance(&self, now: Time) -> impl Future<Output = Result<Glance, StoreError>> + Send;
+
+    /// How long its commits took, in microseconds, where that can be told from the rest of a save.
+    fn commits(&self) -> Option<Distribution> {
+        None
+    }
+
     /// The bytes with this hash.
     fn content(&self, sha256: &[u8; 32]) -> impl Future<Output = Result<Option<Arc<[u8]>>, StoreError>> + Send;
+
+    /// Those among these hashes that some record has as its payload's.
+    fn referenced(&self, hashes: &[[u8; 32]]) -> impl Future<Output = Result<HashSet<[u8; 32]>, StoreError>> + Send;
 
     /// The same of many, in their order.
     fn contents(&self, sha256s: &[[u8; 32]])
@@ -73,6 +90,31 @@ pub trait Store: Send + Sync {
 
     /// All attempts at a job, the first first.
     fn executions(&self, record: RecordId) -> impl Future<Output = Result<Vec<Execution>, StoreError>> + Send;
+
+    /// Records that point to another.
+    fn linked(&self, query: &LinkQuery) -> impl Future<Output = Result<LinkPage, StoreError>> + Send;
+
+    /// Named accounts, those that stand for the world outside too.
+    fn accounts(&self, query: &AccountsQuery) -> impl Future<Output = Result<Vec<Balance>, StoreError>> + Send;
+
+    /// What a named account holds; `None` where nothing ever moved there.
+    fn account(&self, account: &AccountName) -> impl Future<Output = Result<Option<Balance>, StoreError>> + Send;
+
+    /// What moved on a named account, the newest first.
+    fn statement(&self, query: &StatementQuery) -> impl Future<Output = Result<Option<Statement>, StoreError>> + Send;
+
+    /// Write down who came for jobs lately.
+    fn note_workers(&self, seen: &[WorkerSeen]) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Who came for jobs lately, the last first.
+    fn workers(&self, limit: usize) -> impl Future<Output = Result<Vec<WorkerSeen>, StoreError>> + Send;
+
+    /// How many live leases each worker holds. Looks at no more than so many timers, the next to run out first: every lease
+    /// has one, for its end.
+    fn holding(&self, limit: usize) -> impl Future<Output = Result<Holding, StoreError>> + Send;
+
+    /// Forget workers that were last seen at this time or before, and all but the last so many; how many that were.
+    fn forget_workers(&self, before: Time, most: usize) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// A request that was answered before.
     fn request(&self, name: &RequestName) -> impl Future<Output = Result<Option<Request>, StoreError>> + Send;

@@ -12,6 +12,8 @@ mod kept;
 mod keys;
 #[path = "conformance/log.rs"]
 mod log;
+#[path = "conformance/look_ups.rs"]
+mod look_ups;
 #[path = "conformance/moving.rs"]
 mod moving;
 #[path = "conformance/prune.rs"]

@@ -10,7 +10,10 @@ use onceward_core::decide::{Call, Decision, Move, Operation, Snapshot, decide};
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::{Actor, Record};
 use onceward_core::time::{Duration, Time};
-use onceward_store::{AnyStore, Catalog, Clock, LeaseQuery, ListQuery, MemoryStore, Replay, Save, SqliteStore, Store};
+use onceward_store::{
+    AccountsQuery, AnyStore, Balance, Catalog, Clock, Entry, LeaseQuery, LinkQuery, ListQuery, MemoryStore, Replay,
+    Save, SqliteStore, Statement, StatementQuery, Store,
+};
 use onceward_testkit::random::{self, Chance, Play, Taste, lifecycles, seeds};
 use stage::driver::{Driver, Open};
 use stage::{Folder, later_suite, postgres, start, suite, system, wait};
@@ -110,7 +113,36 @@ async fn everything(store: &AnyStore, now: Time) -> String {
         let (leasable, due) = (store.leasable(&query).await.unwrap(), store.due(now, limit).await.unwrap());
         let _ = writeln!(text, "{leasable:?}\n{due:?}");
     }
+    let accounts = store.accounts(&AccountsQuery { after: None, limit: 1_000 }).await.unwrap();
+    for Balance { account, .. } in &accounts {
+        let query = StatementQuery { account: account.clone(), before: None, limit: 1_000 };
+        let statement = store.statement(&query).await.unwrap().expect("it is listed");
+        assert_eq!(turned_over(&statement), statement.now.balance, "{account:?}: a statement adds up");
+        let places: Vec<u64> = statement.entries.iter().map(|entry| entry.seq).collect();
+        let _ = writeln!(text, "{:?} {places:?}", statement.now);
+    }
+    for record in &page.records {
+        for link in &record.lifecycle.links {
+            let query = LinkQuery { target: record.id, from: link.from.clone(), after: None, limit: 1_000 };
+            let _ = writeln!(text, "{} {} {:?}", record.id, link.name, store.linked(&query).await.unwrap().records);
+        }
+    }
+    let _ = writeln!(text, "{:?}", store.holding(1_000).await.unwrap());
     text + &format!("{:?}", store.log(0, 100_000).await.unwrap())
+}
+
+/// What the entries of a statement moved to and from its account, all together.
+fn turned_over(statement: &Statement) -> i64 {
+    let account = &statement.now.account;
+    let amount = |own: bool, amount| if own { amount } else { 0 };
+    let sum = |entry: &Entry| -> i64 {
+        let moves = entry.body().expect("it can be read").moves;
+        moves
+            .iter()
+            .map(|one| amount(account.is(&one.to), one.amount) - amount(account.is(&one.from), one.amount))
+            .sum()
+    };
+    statement.entries.iter().map(sum).sum()
 }
 
 /// The world without what the log does not tell: heartbeats move expiries and leave no entry.
@@ -247,7 +279,10 @@ async fn moved(seed: u64) -> (usize, usize) {
         let to = Arc::clone(&catalog.definitions.get(&record.lifecycle.name).expect("it is known").hash);
         let states = [("waiting".into(), "queued".into())].into();
         let call = Call::Move(Move { record: record.id, to, states, ended: chance.yes(50) });
-        moves.push((Operation { seed: number << 80, actor: ops.clone(), call, answers: Vec::new() }, latest));
+        moves.push((
+            Operation { seed: number << 80, actor: ops.clone(), call, answers: Vec::new(), trace: None },
+            latest,
+        ));
     }
     let (mut taken, mut refused) = (0, 0);
     let mut left = &moves[..];

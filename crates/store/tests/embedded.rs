@@ -97,7 +97,7 @@ fn the_database_holds_its_constraints_alone() {
         drop(store);
         let connection = rusqlite::Connection::open(folder.file()).unwrap();
         for (sql, column) in [
-            ("INSERT INTO effects SELECT record, execution, token, result FROM effects", "effects.record"),
+            ("INSERT INTO effects SELECT record, token, result FROM effects", "effects.record"),
             ("INSERT INTO accounts VALUES ('coin', 'purse:ann', 0, -1)", "balance"),
             ("UPDATE records SET hold = -1", "hold"),
             ("UPDATE tallies SET count = -1", "count"),
@@ -157,7 +157,7 @@ fn nobody_overwrites_anybody() {
                     for number in 0..EACH {
                         let call = stage::driver::fire(id, "earn", json!({ "amount": 1 }));
                         let seed = (racer + 1) << 100 | number << 80;
-                        let operation = Operation { seed, actor: ann.clone(), call, answers: Vec::new() };
+                        let operation = Operation { seed, actor: ann.clone(), call, answers: Vec::new(), trace: None };
                         loop {
                             let mut open = driver.open(start());
                             driver.decide(&mut open, operation.clone(), start()).await;
@@ -240,7 +240,7 @@ fn a_strangers_write_is_noticed() {
         let id = driver.create(&ann, "suite.box", json!({}), start()).await;
         let mut open = driver.open(start());
         let call = stage::driver::fire(id, "earn", json!({ "amount": 1 }));
-        let operation = Operation { seed: 1 << 90, actor: ann.clone(), call, answers: Vec::new() };
+        let operation = Operation { seed: 1 << 90, actor: ann.clone(), call, answers: Vec::new(), trace: None };
         driver.decide(&mut open, operation.clone(), start()).await;
         let stranger = rusqlite::Connection::open(folder.file()).unwrap();
         stranger.execute("UPDATE records SET version = version + 1", []).unwrap();

@@ -226,6 +226,24 @@ impl Client {
         Ok(answers.results)
     }
 
+    /// The versions of a lifecycle, as the server tells them.
+    pub async fn versions(&self, lifecycle: &str) -> Result<Json, ClientError> {
+        self.ask(&Ask::get(format!("/v1/lifecycles/{}/versions", escaped(lifecycle)))).await
+    }
+
+    /// Make a version the current one of its lifecycle. Sent twice, it does the same.
+    pub async fn use_version(&self, lifecycle: &str, hash: &str) -> Result<Json, ClientError> {
+        let body = serde_json::json!({ "hash": hash });
+        let ask = Ask::post(format!("/v1/lifecycles/{}/use", escaped(lifecycle)), &body)?;
+        self.ask(&Ask { again: Again::Safe, ..ask }).await
+    }
+
+    /// Move some records to another version. Who was moved is not moved again.
+    pub async fn move_some(&self, lifecycle: &str, moving: &Json) -> Result<Json, ClientError> {
+        let ask = Ask::post(format!("/v1/lifecycles/{}/move", escaped(lifecycle)), moving)?;
+        self.ask(&Ask { again: Again::Safe, ..ask }).await
+    }
+
     /// Lifecycles, as the server tells them.
     pub async fn lifecycles(&self) -> Result<Json, ClientError> {
         self.ask(&Ask::get("/v1/lifecycles".to_owned())).await

@@ -16,8 +16,11 @@ use crate::work::Failure;
 #[derive(Clone, Debug)]
 pub enum Verdict {
     Start,
-    /// The lease is to last; `stop` in the answer says that the job is to come to an end.
-    Heartbeat,
+    /// The lease is to last, for so long or for the lifecycle's own length; `stop` in the answer says that the job is to come to
+    /// an end.
+    Heartbeat {
+        lease: Option<Duration>,
+    },
     /// The effect lands, at most once for a job; with `finish`, the job is finished in the same operation.
     Commit {
         result: Option<Payload>,
@@ -33,7 +36,7 @@ impl Verdict {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Start => "start",
-            Self::Heartbeat => "heartbeat",
+            Self::Heartbeat { .. } => "heartbeat",
             Self::Commit { .. } => "commit",
             Self::Finish => "finish",
             Self::Fail(_) => "fail",
@@ -77,9 +80,14 @@ impl Report {
                 Ok(())
             }
             Verdict::Fail(failure) => map.serialize_entry("error", &Told::of(failure)),
-            Verdict::Start | Verdict::Heartbeat | Verdict::Finish | Verdict::Yield => Ok(()),
+            Verdict::Heartbeat { lease: Some(lease) } => map.serialize_entry("lease_ms", &millis(*lease)),
+            Verdict::Start | Verdict::Heartbeat { lease: None } | Verdict::Finish | Verdict::Yield => Ok(()),
         }
     }
+}
+
+pub(crate) fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A failure as it is sent.
@@ -95,7 +103,6 @@ struct Told<'a> {
 
 impl<'a> Told<'a> {
     fn of(failure: &'a Failure) -> Self {
-        let millis = |after: Duration| u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         Self {
             code: &failure.code,
             message: &failure.message,
@@ -189,7 +196,12 @@ mod tests {
             written(Verdict::Commit { result: Some(Payload::Bytes("\0".into())), finish: false }),
             r#"{"execution":"a.1","do":"commit","token":1,"result_base64":"AA=="}"#
         );
-        assert_eq!(written(Verdict::Heartbeat), r#"{"execution":"a.1","do":"heartbeat","token":1}"#);
+        let beat = |lease| written(Verdict::Heartbeat { lease });
+        assert_eq!(beat(None), r#"{"execution":"a.1","do":"heartbeat","token":1}"#);
+        assert_eq!(
+            beat(Some(Duration::from_secs(1))),
+            r#"{"execution":"a.1","do":"heartbeat","token":1,"lease_ms":1000}"#
+        );
         let failure = Failure::retryable("BUSY", "later").after(Duration::from_secs(2));
         assert_eq!(
             written(Verdict::Fail(failure)),

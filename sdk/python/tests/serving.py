@@ -22,6 +22,8 @@ LIFECYCLES = Path(__file__).resolve().parents[2] / "tests" / "lifecycles"
 
 TASK = "sdk.task"
 
+_KEY = re.compile(r"\bow_\w+")
+
 _ADDRESS = re.compile(r"http://[0-9.]+:(\d+)")
 
 
@@ -73,6 +75,14 @@ class Server:
             self.tell(signal.SIGCONT)
             self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def key(self, owner: str, role: str) -> str:
+        """A new key, made while no server runs."""
+        words = ["key", "create", "--db", self.db, "--owner", owner, "--role", role]
+        done = subprocess.run([os.environ["ONCEWARD_BIN"], *words], capture_output=True, text=True, timeout=DEADLINE)
+        found = _KEY.search(done.stdout)
+        assert found, done.stdout + done.stderr
+        return found[0]
 
     def verify(self) -> None:
         """What the log tells and what stands in the database are the same."""

@@ -172,8 +172,7 @@ class ByHand(unittest.TestCase):
     def setUp(self) -> None:
         self.client = Client(server.url)
         self.addCleanup(self.client.close)
-        for record in self.client.records(TASK, state="waiting"):
-            self.client.fire(record.id, "drop")
+        self.client.fire_many([Event(record.id, "drop") for record in self.client.records(TASK, state="waiting")])
 
     def test_a_whole_life_step_by_step(self) -> None:
         made = self.client.create(TASK, payload="work")

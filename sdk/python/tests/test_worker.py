@@ -192,7 +192,9 @@ class Working(unittest.TestCase):
                     reasons.put((job.cancel_event.wait(DEADLINE), job.reason))
                 return f"attempt {job.attempt}"
 
-            worker = Worker(Client(own.url, timeout=0.5), lease=0.5, wait=1.0, grace=5.0)
+            impatient = Client(own.url, timeout=0.5)
+            self.addCleanup(impatient.close)
+            worker = Worker(impatient, lease=0.5, wait=1.0, grace=5.0)
             worker.job(TASK)(first_time_cut_off)
             with self.assertLogs("onceward", "WARNING"), worker:
                 made = client.create(TASK)
@@ -257,6 +259,7 @@ class Working(unittest.TestCase):
 
     def test_no_handler_and_two_handlers_are_mistakes(self) -> None:
         worker = Worker(server.url)
+        self.addCleanup(worker.join)
         self.assertRaises(ValueError, worker.run)
         worker.job(TASK)(lambda job: None)
         self.assertRaises(ValueError, worker.job(TASK), lambda job: None)

@@ -4,7 +4,7 @@ import { refused, type WorkError } from "./errors.js";
 import { Transport, type Ask } from "./http.js";
 import { Patience, problemMayPass } from "./patience.js";
 import type { Effect, Entry, Execution, Fired, Lease, Page, Problem, Record, Reported } from "./records.js";
-import { eventBody, newBody, newKey, reportBody, type Event, type Lasting, type New, type Report } from "./requests.js";
+import { eventBody, newBody, newKey, reportBody, whole, type Event, type Lasting, type New, type Report } from "./requests.js";
 import { Stream, type StreamOptions } from "./stream.js";
 
 export interface ClientOptions {
@@ -122,12 +122,19 @@ export class Client {
 
   /** The bytes of its payload. */
   async payload(record: string): Promise<Uint8Array> {
-    return (await this.payloadTyped(record)).bytes;
-  }
-
-  async payloadTyped(record: string): Promise<{ bytes: Uint8Array; type: string }> {
     const path = `/v1/records/${encodeURIComponent(record)}/payload`;
     return this.#patiently(() => this.#transport.bytes({ method: "GET", path, timeout: this.timeout }));
+  }
+
+  /** Its payload as a lease brings it: the value where it is JSON, else the bytes. */
+  async payloadValue(record: string): Promise<unknown> {
+    const bytes = await this.payload(record);
+    try {
+      // Whatever kind the server says it is: large ones it does not look into.
+      return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as unknown;
+    } catch {
+      return bytes;
+    }
   }
 
   /** The log as it grows, from the entry after `after` on (from now on, without it). It goes on by itself after a break. */
@@ -150,7 +157,7 @@ export class Client {
     options: LeaseOptions & { once: string; signal?: AbortSignal; timeout?: number },
   ): Promise<Lease[]> {
     const { max = 1, wait = 0, start = true, lease, once, signal } = options;
-    const body = { lifecycles, worker, max, start, lease_ms: lease, ...(wait > 0 ? { wait_ms: Math.round(wait) } : {}) };
+    const body = { lifecycles, worker, max, start, lease_ms: whole(lease), wait_ms: wait > 0 ? whole(wait) : undefined };
     const timeout = (options.timeout ?? this.timeout) + wait;
     const headers = { "idempotency-key": once };
     const found = await this.#transport.json({ method: "POST", path: "/v1/leases", body, headers, timeout, signal });
@@ -195,10 +202,11 @@ export class Client {
     return this.#patiently(() => this.reportOnce(report));
   }
 
-  /** A single try of a report. */
-  async reportOnce(report: Report, timeout = this.timeout): Promise<Reported> {
+  /** A single try of a report; `trace` is the W3C trace context (`traceparent`) that it belongs to. */
+  async reportOnce(report: Report, timeout = this.timeout, trace?: string | null): Promise<Reported> {
     const path = `/v1/executions/${encodeURIComponent(report.execution)}/${report.do}`;
-    return (await this.#transport.json({ method: "POST", path, body: reportBody(report), timeout })) as Reported;
+    const headers: { [name: string]: string } = trace ? { traceparent: trace } : {};
+    return (await this.#transport.json({ method: "POST", path, body: reportBody(report), headers, timeout })) as Reported;
   }
 
   /** Many reports, each on its own. */

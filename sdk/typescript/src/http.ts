@@ -34,11 +34,8 @@ export class Transport {
     });
   }
 
-  async bytes(ask: Ask): Promise<{ bytes: Uint8Array; type: string }> {
-    return this.#within(ask, async (signal) => {
-      const response = await this.#open(ask, signal);
-      return { bytes: new Uint8Array(await response.arrayBuffer()), type: response.headers.get("content-type") ?? "" };
-    });
+  async bytes(ask: Ask): Promise<Uint8Array> {
+    return this.#within(ask, async (signal) => new Uint8Array(await (await this.#open(ask, signal)).arrayBuffer()));
   }
 
   /** An answer that is read as it comes; the caller's signal ends it. */

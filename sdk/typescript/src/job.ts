@@ -13,6 +13,8 @@ export class Job<Payload = unknown> {
   readonly execution: string;
   readonly token: number;
   readonly attempt: number;
+  /** W3C trace context of whoever made the job, where there is some; sent with its reports. */
+  readonly traceparent: string | undefined;
   /** The JSON value or the bytes, or what the handler's `decode` made of them. */
   payload: Payload;
   /** Aborted when the job is to stop: hand it to whatever takes a signal. */
@@ -35,6 +37,7 @@ export class Job<Payload = unknown> {
     this.execution = lease.id;
     this.token = lease.token;
     this.attempt = lease.attempt;
+    this.traceparent = lease.traceparent ?? undefined;
     this.signal = this.#stop.signal;
     this.lasts = lasts;
     this.goneAt = performance.now() + lasts;

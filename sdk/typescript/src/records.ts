@@ -55,6 +55,8 @@ export interface Lease {
   readonly payload?: unknown;
   /** The payload has stayed behind: `Client.payload` fetches it. */
   readonly payload_elsewhere: boolean;
+  /** W3C trace context of whoever made the job, where there is some. */
+  readonly traceparent?: string | null;
 }
 
 /** The answer to a worker's report. Both are null where this key may not look at the record any more: a worker sees what it holds. */

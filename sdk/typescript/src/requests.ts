@@ -54,16 +54,21 @@ export function reportBody(report: Report): object {
   const { token } = report;
   switch (report.do) {
     case "heartbeat":
-      return { token, lease_ms: report.lease };
+      return { token, lease_ms: whole(report.lease) };
     case "commit":
       return { token, ...(report.finish ? { finish: true } : {}), ...content("result", report.result) };
     case "fail": {
       const { code, message, retryable, after } = report.error;
-      return { token, error: { code, message, retryable, retry_after_ms: after } };
+      return { token, error: { code, message, retryable, retry_after_ms: whole(after) } };
     }
     default:
       return { token };
   }
+}
+
+/** Milliseconds as the server takes them. */
+export function whole(milliseconds: number | undefined): number | undefined {
+  return milliseconds === undefined ? undefined : Math.max(1, Math.round(milliseconds));
 }
 
 /** A payload or a result: a JSON value as it is, bytes as base64, undefined as nothing. */

@@ -77,6 +77,11 @@ export class Stream implements AsyncIterable<Entry> {
         clearTimeout(silence);
         silence = setTimeout(abort, SILENCE);
         if (message === undefined) continue;
+        if (message.data === "") {
+          // A place alone says how far the log has been looked through.
+          if (message.place !== undefined) this.seq = Math.max(this.seq ?? 0, message.place);
+          continue;
+        }
         if (message.name === "error" || message.name === "problem") throw refused(JSON.parse(message.data) as Problem);
         const entry = JSON.parse(message.data) as Entry;
         if (this.seq !== undefined && entry.seq <= this.seq) continue;
@@ -94,6 +99,7 @@ export class Stream implements AsyncIterable<Entry> {
 
 interface Message {
   name: string;
+  place: number | undefined;
   data: string;
 }
 
@@ -102,6 +108,7 @@ async function* messages(response: Response): AsyncGenerator<Message | undefined
   const decoder = new TextDecoder();
   let rest = "";
   let name = "";
+  let place: number | undefined;
   let data: string[] = [];
   try {
     for await (const chunk of response.body ?? []) {
@@ -111,9 +118,10 @@ async function* messages(response: Response): AsyncGenerator<Message | undefined
       rest = lines.pop() ?? "";
       for (const line of lines.map((line) => line.replace(/\r$/, ""))) {
         if (line.startsWith("event:")) name = line.slice(6).trim();
+        else if (line.startsWith("id:")) place = Number(line.slice(3));
         else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
         else if (line === "") {
-          if (data.length > 0) yield { name, data: data.join("\n") };
+          yield { name, place, data: data.join("\n") };
           name = "";
           data = [];
         }

@@ -234,10 +234,7 @@ export class Worker {
   }
 
   async #fetch(job: Job, lease: Lease, decode: Handling["decode"]): Promise<void> {
-    if (lease.payload_elsewhere) {
-      const { bytes, type } = await this.client.payloadTyped(job.id);
-      job.payload = type.startsWith("application/json") ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
-    }
+    if (lease.payload_elsewhere) job.payload = await this.client.payloadValue(job.id);
     if (decode === undefined) return;
     try {
       job.payload = decode(job.payload);
@@ -277,7 +274,7 @@ export class Worker {
     const backoff = new Backoff(Math.max(job.lasts / 10, 10));
     for (;;) {
       try {
-        await this.client.reportOnce(report);
+        await this.client.reportOnce(report, this.client.timeout, job.traceparent);
         return;
       } catch (error) {
         if (!mayPass(error) || performance.now() >= job.goneAt) throw error;

@@ -136,7 +136,9 @@ describe("streams", () => {
 
 describe("a worker without `Worker`", () => {
   beforeEach(async () => {
-    for await (const record of client.records(TASK, { state: "waiting" })) await client.fire(record.id, "drop");
+    const waiting = [];
+    for await (const { id } of client.records(TASK, { state: "waiting" })) waiting.push({ record: id, event: "drop" });
+    await client.fireMany(waiting);
   });
 
   it("lives a whole life step by step", async () => {

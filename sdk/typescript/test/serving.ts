@@ -79,6 +79,15 @@ export class Server {
     await rm(this.folder, { recursive: true, force: true });
   }
 
+  /** A new key, made while no server runs. */
+  async key(owner: string, role: string): Promise<string> {
+    const words = ["key", "create", "--db", this.db, "--owner", owner, "--role", role];
+    const { stdout } = await run(binary(), words, { timeout: DEADLINE });
+    const found = /\bow_\w+/.exec(stdout);
+    if (!found) throw new Error(`no key in: ${stdout}`);
+    return found[0];
+  }
+
   /** What the log tells and what stands in the database are the same. */
   async verify(): Promise<void> {
     await run(binary(), ["verify", "--db", this.db], { timeout: DEADLINE });

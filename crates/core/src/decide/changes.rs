@@ -82,7 +82,7 @@ pub struct LedgerMove {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     pub record: RecordId,
-    pub execution: RecordId,
+    /// Of the execution that left it.
     pub token: Token,
     pub result: Json,
 }

@@ -119,6 +119,7 @@ impl Run<'_> {
             committed: None,
             payload,
             stuck: None,
+            trace: self.draft.trace(),
         }
     }
 }

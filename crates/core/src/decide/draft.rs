@@ -14,6 +14,7 @@ use crate::expr::{Fault, FaultKind};
 use crate::model::Definitions;
 use crate::record::Record;
 use crate::time::Time;
+use crate::trace::Trace;
 use crate::value::RecordId;
 
 /// A record that the operation has touched.
@@ -109,6 +110,12 @@ impl<'a> Draft<'a> {
             reads: RefCell::new(Vec::new()),
             turn: None,
         }
+    }
+
+    /// Where what this operation makes stands in a trace: with the request, or, where nobody asked, with the record that moves.
+    pub(super) fn trace(&self) -> Option<Trace> {
+        let moved = || self.snapshot.record(self.operation.call.record()?)?.trace;
+        self.operation.trace.or_else(moved)
     }
 
     pub(super) fn mark(&self) -> Mark {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::record::{Actor, Payload, Token};
 use crate::time::Duration;
+use crate::trace::Trace;
 use crate::value::RecordId;
 
 /// One event to apply, with everything that the answer may depend on besides the records: kept whole in the log, so
@@ -22,6 +23,9 @@ pub struct Operation {
     /// The outside's answers so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answer>,
+    /// The request that asks, in a distributed trace: what the operation makes remembers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

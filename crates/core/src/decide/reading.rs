@@ -30,8 +30,13 @@ pub fn reading(definitions: &Definitions, snapshot: &Snapshot, record: &Record, 
     }
     // A token is no secret: that the lease is this key's own is what counts.
     let token = record.live_execution().filter(|_| is_worker(actor)).map(|execution| execution.token);
-    let operation =
-        Operation { seed: 0, actor: actor.clone(), call: Call::Due { record: record.id }, answers: Vec::new() };
+    let operation = Operation {
+        seed: 0,
+        actor: actor.clone(),
+        call: Call::Due { record: record.id },
+        answers: Vec::new(),
+        trace: None,
+    };
     let mut now = now.max(record.updated_at);
     loop {
         let draft = Draft::new(definitions, snapshot, &operation, now);

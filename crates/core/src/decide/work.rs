@@ -83,7 +83,6 @@ impl Run<'_> {
         leased.attempt += 1;
         leased.started_at.get_or_insert(self.draft.now);
         leased.execution = Some(Execution {
-            id: self.draft.new_id(),
             token: Token(leased.attempt),
             worker: Arc::clone(worker),
             holder: Arc::clone(&self.draft.operation.actor.id),
@@ -168,7 +167,7 @@ impl Run<'_> {
         committed.committed = Some(token);
         if let Some(execution) = &mut committed.execution {
             execution.status = ExecutionStatus::Committed;
-            self.draft.effects.push(Effect { record: id, execution: execution.id, token, result: result.clone() });
+            self.draft.effects.push(Effect { record: id, token, result: result.clone() });
         }
         self.draft.put(committed)?;
         self.must_take(id, "commit", &typed, None)?;

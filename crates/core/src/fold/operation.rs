@@ -100,6 +100,6 @@ impl LogOperation {
             capabilities: grant.capabilities.clone(),
             user: grant.user,
         };
-        Operation { seed: self.id.seed(), actor, call, answers: Vec::new() }
+        Operation { seed: self.id.seed(), actor, call, answers: Vec::new(), trace: None }
     }
 }

@@ -243,6 +243,7 @@ fn record(number: u128, lifecycle: &Arc<Lifecycle>, state: u8, fields: Vec<Value
         committed: None,
         payload: None,
         stuck: None,
+        trace: None,
     }
 }
 

@@ -57,7 +57,7 @@ impl KeyText {
 
 impl fmt::Debug for KeyText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeyText({PREFIX}{}_…)", self.id)
+        write!(f, "KeyText({PREFIX}{}_***)", self.id)
     }
 }
 

@@ -98,6 +98,10 @@ impl<S: Scan> Verify<'_, S> {
                 let rows = self.scratch.executions_after(last, PAGE)?.into_iter();
                 rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
             }
+            Table::Entries => {
+                let rows = self.scratch.moved_after(last, PAGE)?.into_iter();
+                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
+            }
             Table::Links => {
                 let rows = self.scratch.links_after(last, PAGE)?.into_iter();
                 rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()

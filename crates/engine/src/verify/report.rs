@@ -23,6 +23,8 @@ pub struct Report {
     pub records: u64,
     /// Rows of tables that were compared.
     pub rows: u64,
+    /// Large payloads that were looked for beside the database.
+    pub objects: u64,
     /// Operations that were decided again, and how many of them could not be: decided by another version of the deciding
     /// code, or by a result that is not kept.
     pub decided: u64,
@@ -69,7 +71,7 @@ impl Report {
         self.more_drifts + u64::try_from(self.drifts.len()).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn add(&mut self, difference: Difference) {
+    pub(crate) fn add(&mut self, difference: Difference) {
         if self.differences.len() < MOST {
             self.differences.push(difference);
         } else {

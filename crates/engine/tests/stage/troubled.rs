@@ -10,9 +10,10 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    Base, Batch, Candidate, Catalog, Entry, Forgotten, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, ListQuery,
-    MemoryStore, OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing,
-    StateCount, Store, StoreError, VersionCount,
+    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, Glance, Holding, KeptKeys,
+    KeyEdit, KeySave, Kin, LeaseQuery, LinkPage, LinkQuery, ListQuery, MemoryStore, OldPage, OldQuery, OldRequests,
+    Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Statement, StatementQuery, Store,
+    StoreError, VersionCount, WorkerSeen,
 };
 use tokio::sync::Semaphore;
 
@@ -101,8 +102,16 @@ impl Store for Troubled {
         self.inner.counts_by_state(owner).await
     }
 
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        self.inner.glance(now).await
+    }
+
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         self.inner.content(sha256).await
+    }
+
+    async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+        self.inner.referenced(hashes).await
     }
 
     async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
@@ -115,6 +124,38 @@ impl Store for Troubled {
 
     async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
         self.inner.executions(record).await
+    }
+
+    async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+        self.inner.linked(query).await
+    }
+
+    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<Balance>, StoreError> {
+        self.inner.accounts(query).await
+    }
+
+    async fn account(&self, account: &AccountName) -> Result<Option<Balance>, StoreError> {
+        self.inner.account(account).await
+    }
+
+    async fn statement(&self, query: &StatementQuery) -> Result<Option<Statement>, StoreError> {
+        self.inner.statement(query).await
+    }
+
+    async fn note_workers(&self, seen: &[WorkerSeen]) -> Result<(), StoreError> {
+        self.inner.note_workers(seen).await
+    }
+
+    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSeen>, StoreError> {
+        self.inner.workers(limit).await
+    }
+
+    async fn holding(&self, limit: usize) -> Result<Holding, StoreError> {
+        self.inner.holding(limit).await
+    }
+
+    async fn forget_workers(&self, before: Time, most: usize) -> Result<u64, StoreError> {
+        self.inner.forget_workers(before, most).await
     }
 
     async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {

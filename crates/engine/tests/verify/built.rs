@@ -11,7 +11,8 @@ use onceward_core::value::RecordId;
 use onceward_engine::{Report, verify};
 use onceward_store::scan::Scan;
 use onceward_store::{
-    ApiKey, Clock, Content, KeyEdit, KeySave, Request, RequestName, Save, SqliteStore, SqliteView, Store,
+    ApiKey, Clock, Content, KeyEdit, KeySave, Request, RequestName, Save, SqliteStore, SqliteView, Store, WorkerName,
+    WorkerSeen,
 };
 use onceward_testkit::random::{Chance, Play};
 use onceward_testkit::{operator, user, worker};
@@ -193,6 +194,9 @@ pub(crate) async fn furnish<S: Store>(store: &S) -> Time {
     driver.play(beat, later).await;
     let token = driver.lease(&bob, tasks[3], now).await;
     driver.ok(&bob, finish(tasks[3], token, false), later).await;
+    let name = WorkerName { holder: "bob".into(), worker: "w".into() };
+    let seen = WorkerSeen { name, lifecycles: vec!["suite.task".into()], seen: later };
+    store.note_workers(&[seen]).await.expect("a note");
     turn(store, &[tasks[0], first]).await;
     give_keys(store, now).await;
     later

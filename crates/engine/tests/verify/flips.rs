@@ -117,7 +117,8 @@ impl Flip<'_> {
                 }
                 "uniques" | "counts" => hints.extend(value("parts").map(shown)),
                 "tallies" => hints.extend(value("owner").map(shown)),
-                "accounts" => hints.extend(value("name").map(shown)),
+                "accounts" | "entries" => hints.extend(value("name").map(shown)),
+                "workers" => hints.extend(value("worker").map(shown)),
                 "counter" | "pruned" | "key_changes" => hints.extend(value("one").map(shown)),
                 "contents" => hints.extend(value("sha256").map(shown)),
                 "names" | "sources" | "api_keys" => hints.extend(value("id").map(shown)),

@@ -5,19 +5,23 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onceward_core::record::Actor;
-use onceward_engine::{Config, Engine, EngineError, MOST_MOVED, Retention};
+use onceward_engine::{Config, Engine, EngineError, Retention};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
+use onceward_worker::{Client, ClientError};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Outcome, complain};
 use crate::database::Database;
+use crate::remote::{self, Remote};
 
 /// Which server, or which database.
 #[derive(Args)]
 pub(super) struct At {
-    /// Work on a database itself; one in a file only while no server has it open
-    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: Database,
+    #[command(flatten)]
+    remote: Remote,
+    /// Work on this database itself, without a server; one in a file only while no server has it open
+    #[arg(long, value_name = "URL")]
+    db: Option<Database>,
 }
 
 /// Records that are moved in one step.
@@ -34,7 +38,9 @@ pub(super) struct VersionLine {
     #[serde(default)]
     pub(super) by: Option<String>,
     /// Records that live by it, and such as have ended.
+    #[serde(default)]
     pub(super) living: u64,
+    #[serde(default)]
     pub(super) ended: u64,
 }
 
@@ -73,6 +79,7 @@ pub(super) struct LeftLine {
 
 /// Who carries it out.
 pub(super) enum Desk {
+    Server(Client),
     Database { engine: Engine<AnyStore>, actor: Actor },
 }
 
@@ -83,15 +90,17 @@ impl At {
         let done = runtime.block_on(async {
             let desk = self.open().await?;
             let done = work(&desk).await;
-            let Desk::Database { engine, .. } = &desk;
-            engine.close().await;
+            if let Desk::Database { engine, .. } = &desk {
+                engine.close().await;
+            }
             done
         });
         done.or_else(refused)
     }
 
     async fn open(&self) -> Result<Desk> {
-        let store = match &self.db {
+        let Some(db) = &self.db else { return Ok(Desk::Server(self.remote.client()?)) };
+        let store = match db {
             Database::Sqlite(path) => {
                 let name = || format!("sqlite:{}", path.display());
                 // Opening would make it.
@@ -114,6 +123,9 @@ impl At {
 
 /// What is refused, and what may go another time, is not misuse.
 fn refused(error: anyhow::Error) -> Result<Outcome> {
+    if error.is::<ClientError>() {
+        return error.downcast::<ClientError>().and_then(|error| remote::refused(error, false));
+    }
     let is_refusal = match (error.downcast_ref::<EngineError>(), error.downcast_ref::<StoreError>()) {
         (Some(EngineError::Refused(refusal)), _) => {
             complain(&format!("error: {}\n", refusal.reason));
@@ -137,66 +149,133 @@ fn is_of_the_database(error: &StoreError) -> bool {
 
 impl Desk {
     pub(super) async fn versions(&self, name: Option<&str>) -> Result<Vec<VersionLine>> {
-        let Self::Database { engine, actor } = self;
-        let catalog = engine.lifecycles().await?;
-        let counts = engine.counts_by_version(actor).await?;
-        if let Some(name) = name.filter(|name| catalog.definitions.get(name).is_none()) {
-            complain(&format!("error: there is no lifecycle `{name}`\n"));
-            bail!("no lifecycle of this database is called `{name}`");
-        }
-        let mut lines = Vec::new();
-        for own in catalog.definitions.lifecycles.keys().filter(|own| name.is_none_or(|name| ***own == *name)) {
-            for version in catalog.versions(own) {
-                let counted = |ended: bool| {
-                    let own = counts.iter().filter(|count| count.definition == version.lifecycle.hash);
-                    own.filter(|count| count.is_final == ended).map(|count| count.count).sum()
+        match self {
+            Self::Database { engine, actor } => kept_versions(engine, actor, name).await,
+            Self::Server(client) => {
+                let names = match name {
+                    Some(name) => vec![name.to_owned()],
+                    None => serde_json::from_value::<Named>(client.lifecycles().await?)?.names(),
                 };
-                lines.push(VersionLine {
-                    lifecycle: own.to_string(),
-                    hash: version.lifecycle.hash.to_string(),
-                    current: version.is_current,
-                    came_at: version.came_at.to_string(),
-                    current_since: version.current_since.to_string(),
-                    by: version.by.as_ref().map(ToString::to_string),
-                    living: counted(false),
-                    ended: counted(true),
-                });
+                let mut lines = Vec::new();
+                for name in names {
+                    lines.extend(serde_json::from_value::<Versions>(client.versions(&name).await?)?.versions);
+                }
+                Ok(lines)
             }
         }
-        Ok(lines)
     }
 
     /// The whole hash of what is current now.
     pub(super) async fn make_current(&self, name: &str, hash: &str) -> Result<String> {
-        let Self::Database { engine, actor } = self;
-        Ok(engine.use_version(actor, name, hash).await?.hash.to_string())
+        match self {
+            Self::Database { engine, actor } => Ok(engine.use_version(actor, name, hash).await?.hash.to_string()),
+            Self::Server(client) => Ok(serde_json::from_value::<Current>(client.use_version(name, hash).await?)?.hash),
+        }
     }
 
     pub(super) async fn move_some(&self, name: &str, moving: &Moving, after: Option<u64>) -> Result<Moved> {
-        let Self::Database { engine, actor } = self;
-        let text = |text: &Option<String>| text.as_deref().map(Into::into);
-        let asked = onceward_engine::Moving {
-            lifecycle: name.into(),
-            from: text(&moving.from),
-            to: text(&moving.to),
-            states: moving.map.iter().map(|(from, to)| (from.as_str().into(), to.as_str().into())).collect(),
-            ended: moving.ended,
-            dry_run: moving.dry_run,
-        };
-        let plan = engine.plan_move(actor, &asked).await?;
-        let step = engine.move_some(actor, &asked, after, STEP.min(MOST_MOVED)).await?;
-        let left = step.left.into_iter().map(|left| LeftLine {
-            record: left.record.to_string(),
-            state: left.state.to_string(),
-            code: left.code.to_string(),
-            reason: left.reason,
-        });
-        Ok(Moved {
-            to: plan.to.hash.to_string(),
-            records: plan.records(),
-            moved: step.moved,
-            left: left.collect(),
-            next: step.next,
-        })
+        match self {
+            Self::Database { engine, actor } => move_kept(engine, actor, name, moving, after).await,
+            Self::Server(client) => {
+                let step = serde_json::to_value(Step { moving, after, limit: STEP })?;
+                Ok(serde_json::from_value(client.move_some(name, &step).await?)?)
+            }
+        }
     }
+}
+
+/// A step as it is asked for.
+#[derive(Serialize)]
+struct Step<'a> {
+    #[serde(flatten)]
+    moving: &'a Moving,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<u64>,
+    limit: usize,
+}
+
+#[derive(Deserialize)]
+struct Versions {
+    versions: Vec<VersionLine>,
+}
+
+#[derive(Deserialize)]
+struct Current {
+    hash: String,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    lifecycles: Vec<Name>,
+}
+
+#[derive(Deserialize)]
+struct Name {
+    name: String,
+}
+
+impl Named {
+    fn names(self) -> Vec<String> {
+        self.lifecycles.into_iter().map(|lifecycle| lifecycle.name).collect()
+    }
+}
+
+async fn kept_versions(engine: &Engine<AnyStore>, actor: &Actor, name: Option<&str>) -> Result<Vec<VersionLine>> {
+    let catalog = engine.lifecycles().await?;
+    let counts = engine.counts_by_version(actor).await?;
+    if let Some(name) = name.filter(|name| catalog.definitions.get(name).is_none()) {
+        bail!("no lifecycle of this database is called `{name}`");
+    }
+    let mut lines = Vec::new();
+    for own in catalog.definitions.lifecycles.keys().filter(|own| name.is_none_or(|name| ***own == *name)) {
+        for version in catalog.versions(own) {
+            let counted = |ended: bool| {
+                let own = counts.iter().filter(|count| count.definition == version.lifecycle.hash);
+                own.filter(|count| count.is_final == ended).map(|count| count.count).sum()
+            };
+            lines.push(VersionLine {
+                lifecycle: own.to_string(),
+                hash: version.lifecycle.hash.to_string(),
+                current: version.is_current,
+                came_at: version.came_at.to_string(),
+                current_since: version.current_since.to_string(),
+                by: version.by.as_ref().map(ToString::to_string),
+                living: counted(false),
+                ended: counted(true),
+            });
+        }
+    }
+    Ok(lines)
+}
+
+async fn move_kept(
+    engine: &Engine<AnyStore>,
+    actor: &Actor,
+    name: &str,
+    moving: &Moving,
+    after: Option<u64>,
+) -> Result<Moved> {
+    let asked = onceward_engine::Moving {
+        lifecycle: name.into(),
+        from: moving.from.as_deref().map(Into::into),
+        to: moving.to.as_deref().map(Into::into),
+        states: moving.map.iter().map(|(from, to)| (from.as_str().into(), to.as_str().into())).collect(),
+        ended: moving.ended,
+        dry_run: moving.dry_run,
+    };
+    let plan = engine.plan_move(actor, &asked).await?;
+    let step = engine.move_some(actor, &asked, after, STEP).await?;
+    let left = step.left.into_iter().map(|left| LeftLine {
+        record: left.record.to_string(),
+        state: left.state.to_string(),
+        code: left.code.to_string(),
+        reason: left.reason,
+    });
+    Ok(Moved {
+        to: plan.to.hash.to_string(),
+        records: plan.records(),
+        moved: step.moved,
+        left: left.collect(),
+        next: step.next,
+    })
 }

@@ -1,13 +1,15 @@
 //! Which lifecycles a server starts with: those that ship with it, and those of a user's own folders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use onceward_core::compile::compile;
-use onceward_core::diagnostic::{File, Files, Severity};
+use onceward_core::compile::{compile, declared};
+use onceward_core::diagnostic::{Diagnostic, File, Files, Severity};
 use onceward_core::model::Definitions;
-use onceward_engine::Checks;
+use onceward_engine::{Checks, Engine, EngineError};
+use onceward_store::{AnyStore, StoreError};
 
 use crate::answer::{Color, complain};
 use crate::{files, shipped};
@@ -15,55 +17,101 @@ use crate::{files, shipped};
 /// What is to be given to the engine.
 #[derive(Debug, Default)]
 pub(super) struct Loading {
-    /// Files that belong together.
-    pub(super) sets: Vec<Files>,
+    /// Files that belong together: each shipped system, then all of the user's own.
+    sets: Vec<Files>,
     pub(super) names: Vec<String>,
     /// Systems that cannot be served, each with the reason.
     pub(super) left_out: Vec<String>,
 }
 
-/// Read and check them; `None` once what is wrong with the user's own has been shown.
+/// Read and check them; `None` once what is wrong with the user's own has been shown. What can be told without a database is told
+/// before one is opened.
 pub(super) fn read(folders: &[PathBuf], checks: &Checks) -> Result<Option<Loading>> {
     let mut loading = Loading::default();
+    let mut own = Files::default();
+    if !folders.is_empty() {
+        let reading = files::read(folders)?;
+        if !reading.unfit.is_empty() {
+            reading.unfit.iter().for_each(|unfit| complain(&format!("error: {}\n", unfit.message)));
+            return Ok(None);
+        }
+        let others = reading.left_out.iter().map(|name| format!("{name}, since it is no lifecycle file"));
+        loading.left_out.extend(others);
+        own = reading.files;
+    }
+    let names = declared(&own);
     for (system, files) in systems() {
+        let shipped = declared(&files);
+        // A lifecycle of the user's own stands in place of the shipped one of its name, beside the others of that system.
+        if !shipped.is_disjoint(&names) {
+            own.files.extend(files.files.into_iter().filter(|file| !declares(file, &names)));
+            continue;
+        }
         // Proved by the tests they ship with, and again by the engine: here it is only their checks that count.
         let definitions =
             compile(&files).definitions.ok_or_else(|| anyhow!("the shipped system {system} does not compile"))?;
         match unanswered(&definitions, checks).first() {
             Some(check) => loading.left_out.push(format!("{system}, since {check}")),
-            None => loading.add(files, &definitions),
+            None => loading.add(files, shipped),
         }
     }
-    for folder in folders {
-        let reading = files::read(std::slice::from_ref(folder))?;
-        if !reading.unfit.is_empty() {
-            reading.unfit.iter().for_each(|unfit| complain(&format!("error: {}\n", unfit.message)));
-            return Ok(None);
-        }
-        let loaded = match onceward_core::load(&reading.files) {
-            Ok(loaded) => loaded,
-            Err(diagnostics) => {
-                for wrong in diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error) {
-                    complain(&format!("{}\n", wrong.render(&reading.files, Color::Auto.wanted())));
-                }
+    if own.files.is_empty() {
+        return Ok(Some(loading));
+    }
+    match onceward_core::load(&own) {
+        Ok(loaded) => {
+            let unanswered = unanswered(&loaded.definitions, checks);
+            if !unanswered.is_empty() {
+                unanswered.iter().for_each(|check| complain(&format!("error: {check}\n")));
                 return Ok(None);
             }
-        };
-        let unanswered = unanswered(&loaded.definitions, checks);
-        if !unanswered.is_empty() {
-            unanswered.iter().for_each(|check| complain(&format!("error: {}: {check}\n", folder.display())));
+        }
+        // The database may know them; if not, it says so.
+        Err(found) if found.iter().any(|diagnostic| diagnostic.code == "unknown-lifecycle") => {}
+        Err(found) => {
+            show(&found, &own);
             return Ok(None);
         }
-        loading.add(reading.files, &loaded.definitions);
     }
+    let all = declared(&own);
+    loading.add(own, all);
     Ok(Some(loading))
 }
 
+fn declares(file: &File, names: &BTreeSet<Arc<str>>) -> bool {
+    !declared(&Files { files: vec![file.clone()] }).is_disjoint(names)
+}
+
+/// What is wrong, as `onceward check` prints it.
+fn show(found: &[Diagnostic], files: &Files) {
+    for wrong in found.iter().filter(|diagnostic| diagnostic.severity == Severity::Error) {
+        complain(&format!("{}\n", wrong.render(files, Color::Auto.wanted())));
+    }
+}
+
 impl Loading {
-    fn add(&mut self, files: Files, definitions: &Definitions) {
-        let own = definitions.lifecycles.keys().filter(|name| !shipped::is_built_in(name));
-        self.names.extend(own.map(ToString::to_string));
+    fn add(&mut self, files: Files, names: BTreeSet<Arc<str>>) {
+        self.names.extend(names.iter().map(ToString::to_string));
         self.sets.push(files);
+    }
+
+    /// Give them to the database; `false` once it was shown why it does not take them.
+    pub(super) async fn define(&self, engine: &Engine<AnyStore>) -> Result<bool> {
+        for files in &self.sets {
+            let error = match engine.define(files).await {
+                Ok(_) => continue,
+                Err(error) => error,
+            };
+            if let EngineError::Store(store) = &error
+                && let StoreError::Unsound(found) = &**store
+            {
+                show(&found.diagnostics, &found.files);
+                complain(&format!("error: {error}\n"));
+                return Ok(false);
+            }
+            return Err(error.into());
+        }
+        Ok(true)
     }
 }
 

@@ -5,5 +5,6 @@ mod drain;
 mod hostile;
 mod idle;
 mod life;
+mod look_ups;
 mod stream;
 mod work;

@@ -59,7 +59,7 @@ fn a_job_that_is_to_stop_stops_its_program_and_its_children() {
     let stage = Stage::new("cancelled");
     let pipe = stage.pipe("up");
     let id = stage.job(&with_a_family(&pipe));
-    let _worker = stage.work(&["--lease", "600ms", "--kill-after", "50ms"]);
+    let _worker = stage.work(&["--lease", "900ms", "--kill-after", "50ms"]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     stage.fire(id, "cancel");
@@ -75,7 +75,7 @@ fn a_program_that_minds_has_time_to_tidy_up() {
         "exec 3>{}; trap 'echo tidied >&3; exit 0' TERM; echo up >&3; while :; do sleep 0.05; done",
         pipe.path()
     ));
-    let _worker = stage.work(&["--lease", "600ms", "--kill-after", "60s"]);
+    let _worker = stage.work(&["--lease", "900ms", "--kill-after", "60s"]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     stage.fire(id, "cancel");
@@ -93,7 +93,7 @@ fn a_worker_that_slept_too_long_has_lost() {
     let pipe = stage.pipe("up");
     let family = with_a_family(&pipe);
     let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo second"));
-    let sleeper = stage.work(&["--lease", "500ms"]);
+    let sleeper = stage.work(&["--lease", "900ms"]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     sleeper.signal(Signal::STOP);

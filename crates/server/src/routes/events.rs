@@ -19,6 +19,7 @@ use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{self, At, Given, IDEMPOTENCY_KEY, Object};
+use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, Text, ok};
 
@@ -86,7 +87,7 @@ async fn fire(
 ) -> Result<Response, Problem> {
     let if_version = input::if_match(&headers)?;
     let call = Call::Fire { record, event: event.into(), input: new.input, token: new.token.map(Token), if_version };
-    let mut submission = Submission::new(&caller.actor, call);
+    let mut submission = Submission::new(&caller.actor, call).traced(observe::trace());
     if let Some(key) = input::text(&headers, &IDEMPOTENCY_KEY)? {
         submission = submission.once(key);
     }
@@ -121,7 +122,7 @@ impl EventOf {
     fn submission(self, actor: &Actor) -> Submission {
         let Self { record, event, input, token, version, key } = self;
         let call = Call::Fire { record, event, input, token: token.map(Token), if_version: version };
-        let submission = Submission::new(actor, call);
+        let submission = Submission::new(actor, call).traced(observe::trace());
         match &key {
             Some(key) => submission.once(key),
             None => submission,

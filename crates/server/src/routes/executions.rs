@@ -17,6 +17,7 @@ use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{At, Given, Object, from_base64};
+use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{EffectShape, ExecutionId, ExecutionShape, RecordShape, of_bytes, ok};
 
@@ -112,7 +113,7 @@ impl NewReport {
             }
             Report::Yield => Call::Yield { record, token },
         };
-        Ok(Submission::new(actor, call))
+        Ok(Submission::new(actor, call).traced(observe::trace()))
     }
 }
 

@@ -10,6 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::caller::Caller;
 use crate::input::At;
 use crate::openapi;
 use crate::pages;
@@ -24,9 +25,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     get, path = "/", tag = "about",
     responses((status = 200, description = "A page for people", body = String, content_type = "text/html"))
 )]
-async fn home(State(app): State<App>) -> Result<Response, Problem> {
+async fn home(State(app): State<App>, caller: Result<Caller, Problem>) -> Result<Response, Problem> {
     let catalog = app.engine().store().definitions().await?;
     let names = catalog.definitions.lifecycles.keys().filter(|name| !name.starts_with("onceward."));
+    // Whoever has shown no key is not told what is done here.
+    let names = names.filter(|_| caller.is_ok());
     // Names of lifecycles are made of letters, digits, dots and the like.
     let lifecycles: String = names
         .map(|name| format!("<li><a href=\"/v1/lifecycles/{name}\">{name}</a> (<a href=\"/v1/lifecycles/{name}/diagram.svg\">picture</a>)</li>\n"))

@@ -26,7 +26,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// A key that is to be made.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct CreateKey {
+pub(crate) struct CreateKey {
     /// Whose records are seen and made with it.
     #[schema(value_type = String, min_length = 1, max_length = 1000)]
     owner: Arc<str>,
@@ -42,6 +42,7 @@ struct CreateKey {
     #[schema(value_type = Option<String>, max_length = 100)]
     name: Option<Arc<str>>,
     /// From then on it is not let in.
+    #[serde(default)]
     #[schema(format = DateTime)]
     expires_at: Option<String>,
 }
@@ -49,7 +50,7 @@ struct CreateKey {
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Key)]
-struct KeyShape<'a> {
+pub(crate) struct KeyShape<'a> {
     id: &'a str,
     owner: &'a str,
     #[schema(value_type = Vec<String>)]
@@ -83,7 +84,7 @@ impl<'a> KeyShape<'a> {
 
 /// A new key, with its text: the only time that it is shown.
 #[derive(Debug, Serialize, ToSchema)]
-struct NewKeyShape<'a> {
+pub(crate) struct NewKeyShape<'a> {
     /// What to send as `Authorization: Bearer …`.
     #[schema(pattern = "^ow_[0-9a-f]{16}_[0-9a-f]{64}$")]
     key: String,
@@ -94,15 +95,16 @@ struct NewKeyShape<'a> {
 /// Keys, the oldest first.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Keys)]
-struct KeysShape<'a> {
+pub(crate) struct KeysShape<'a> {
     keys: Vec<KeyShape<'a>>,
     /// The `cursor` of the next page.
     next: Option<&'a str>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Page {
+pub(crate) struct Page {
     /// At most so many.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,

@@ -9,7 +9,8 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onceward_core::time::Duration as Length;
-use onceward_engine::{EngineError, Leased, Wanted};
+use onceward_core::trace::Trace;
+use onceward_engine::{EngineError, Leased, Wanted, trace_of};
 use onceward_store::Store as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -21,7 +22,7 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{self, Given, IDEMPOTENCY_KEY};
 use crate::problem::{self, Problem};
-use crate::shape::{ExecutionId, RecordShape, When, ok};
+use crate::shape::{ExecutionId, RecordShape, Text, When, ok};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(lease))
@@ -116,6 +117,10 @@ pub(crate) struct LeaseShape<'a> {
     #[schema(value_type = String, format = DateTime)]
     expires_at: When,
     record: RecordShape<'a>,
+    /// Where the worker goes on from, in the trace of the request that made the job: to be sent with its reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    traceparent: Option<Text<Trace>>,
     /// As it was written when the record was made. One that is larger than 64 KB does not come along: the record's `payload`
     /// tells its hash and size, and the bytes are fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +133,7 @@ pub(crate) struct LeaseShape<'a> {
 }
 
 impl<'a> LeaseShape<'a> {
-    fn of(leased: &'a Leased, content: Option<&'a [u8]>) -> Self {
+    fn of(leased: &'a Leased, content: Option<&'a [u8]>, traces: bool) -> Self {
         let payload = content.and_then(input::as_json);
         let payload_base64 = content.filter(|_| payload.is_none()).map(|bytes| STANDARD.encode(bytes));
         Self {
@@ -137,6 +142,8 @@ impl<'a> LeaseShape<'a> {
             attempt: leased.token.0,
             expires_at: When(leased.expires_at),
             record: RecordShape::of(&leased.record),
+            // Nobody will give out the execution's own span where there is nowhere to give it.
+            traceparent: if traces { trace_of(&leased.record, leased.token) } else { leased.record.trace }.map(Text),
             payload,
             payload_base64,
         }
@@ -177,7 +184,9 @@ async fn lease(
         Err(_) => return Err(Problem::timed_out()),
     };
     let contents = contents(&app, &leased).await?;
-    let shapes = leased.iter().zip(&contents).map(|(leased, content)| LeaseShape::of(leased, content.as_deref()));
+    let traces = app.observe().exports();
+    let shapes =
+        leased.iter().zip(&contents).map(|(leased, content)| LeaseShape::of(leased, content.as_deref(), traces));
     ok(&Leases { executions: shapes.collect() })
 }
 

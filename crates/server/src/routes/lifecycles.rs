@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use onceward_core::draw;
 use onceward_core::model::{EventKind, Lifecycle, Ready};
-use onceward_store::{StateCount, Store as _};
+use onceward_store::StateCount;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -104,7 +104,7 @@ impl<'a> LifecycleShape<'a> {
 )]
 async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
     let counts = app.engine().counts(&caller.actor).await?;
-    let catalog = app.engine().store().definitions().await?;
+    let catalog = app.engine().lifecycles().await?;
     let lifecycles = catalog.definitions.lifecycles.values();
     ok(&Lifecycles { lifecycles: lifecycles.map(|lifecycle| LifecycleShape::of(lifecycle, &counts)).collect() })
 }
@@ -122,7 +122,7 @@ async fn get(State(app): State<App>, caller: Caller, At(name): At<String>) -> Re
 }
 
 async fn known(app: &App, name: &str) -> Result<Arc<Lifecycle>, Problem> {
-    let catalog = app.engine().store().definitions().await?;
+    let catalog = app.engine().lifecycles().await?;
     let none = || Problem::new(404, "no_such_lifecycle", "there is no lifecycle of this name");
     catalog.definitions.get(name).cloned().ok_or_else(none)
 }

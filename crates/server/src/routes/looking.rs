@@ -1,11 +1,12 @@
 //! Looking at records: lists, one of them, and what belongs to it.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use onceward_core::decide::sees_all;
 use onceward_core::value::RecordId;
+use onceward_engine::{EngineError, PayloadReader};
 use onceward_store::ListQuery;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -27,6 +28,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(payload))
         .routes(routes!(effect))
 }
+
+/// A payload up to this is looked at before it is sent, and sent as one.
+const AT_ONCE: u64 = 256 << 10;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -176,7 +180,8 @@ async fn executions(
 
 /// A record's payload
 ///
-/// Its bytes, for the record's owner and for who holds its lease. They are JSON where they were given as JSON.
+/// Its bytes, for the record's owner and for who holds its lease. Up to 256 KB they are said to be JSON where they were
+/// given as JSON.
 #[utoipa::path(
     get, path = "/v1/records/{id}/payload", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id")),
@@ -186,13 +191,37 @@ async fn executions(
 )]
 async fn payload(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
     let none = || Problem::new(404, "not_found", "there is no such payload, or it is not for you");
-    let bytes = app.engine().payload(&caller.actor, id).await?.ok_or_else(none)?;
-    let kind = if input::as_json(&bytes).is_some() { "application/json" } else { "application/octet-stream" };
-    let mut response = Body::from(bytes.to_vec()).into_response();
+    let reader = app.engine().payload_reader(&caller.actor, id).await?.ok_or_else(none)?;
+    let length = reader.payload().bytes;
+    let (body, kind) = if length <= AT_ONCE {
+        let bytes = reader.whole(AT_ONCE).await.map_err(EngineError::from)?.ok_or_else(none)?;
+        let kind = if input::as_json(&bytes).is_some() { "application/json" } else { "application/octet-stream" };
+        (Body::from(bytes.to_vec()), kind)
+    } else {
+        (in_pieces(reader), "application/octet-stream")
+    };
+    let mut response = body.into_response();
+    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     // Somebody else's bytes: no browser is to make a page of them.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
+}
+
+/// Where a piece cannot be had, the answer breaks off before its length: nobody takes it for the whole.
+fn in_pieces(reader: PayloadReader) -> Body {
+    let pieces = futures_util::stream::unfold(Some(reader), async |reader| {
+        let mut reader = reader?;
+        match reader.next().await {
+            Ok(Some(piece)) => Some((Ok(Bytes::from_owner(piece)), Some(reader))),
+            Ok(None) => None,
+            Err(error) => {
+                tracing::error!(code = error.code(), "{error}");
+                Some((Err(error), None))
+            }
+        }
+    });
+    Body::from_stream(pieces)
 }
 
 /// What a job's commit left

@@ -1,5 +1,6 @@
 //! One file a resource.
 
+pub(crate) mod accounts;
 pub(crate) mod events;
 pub(crate) mod executions;
 pub(crate) mod health;
@@ -7,7 +8,11 @@ pub(crate) mod home;
 pub(crate) mod keys;
 pub(crate) mod leases;
 pub(crate) mod lifecycles;
+pub(crate) mod links;
 pub(crate) mod looking;
+pub(crate) mod metrics;
 pub(crate) mod prune;
 pub(crate) mod records;
 pub(crate) mod stream;
+pub(crate) mod versions;
+pub(crate) mod workers;

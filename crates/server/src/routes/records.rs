@@ -17,6 +17,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{self, At, Given, IDEMPOTENCY_KEY, Object};
+use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, ok};
 
@@ -61,7 +62,8 @@ impl NewRecord {
         let owner = self.owner.map(Into::into);
         let create = Create { lifecycle: lifecycle.into(), id: self.id, owner, fields: self.fields, payload };
         let submission =
-            Submission { contents: content.into_iter().collect(), ..Submission::new(actor, Call::Create(create)) };
+            Submission { contents: content.into_iter().collect(), ..Submission::new(actor, Call::Create(create)) }
+                .traced(observe::trace());
         Ok(match &self.key {
             Some(key) => submission.once(key),
             None => submission,

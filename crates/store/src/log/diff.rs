@@ -6,6 +6,7 @@ use std::sync::Arc;
 use onceward_core::model::Lifecycle;
 use onceward_core::record::{Execution, Payload, Record, Timer, Token};
 use onceward_core::time::Time;
+use onceward_core::trace::Trace;
 use onceward_core::value::{RecordId, Value};
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +56,9 @@ pub struct Created {
     pub owner: Arc<str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Payload>,
+    /// Where the request stood that made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
 }
 
 /// Set aside, or no longer.
@@ -101,6 +105,7 @@ impl Diff {
                 definition: Arc::clone(&after.lifecycle.hash),
                 owner: Arc::clone(&after.owner),
                 payload: after.payload,
+                trace: after.trace,
             }),
             moved: None,
             state: Some(Arc::clone(after.state_name())),
@@ -193,6 +198,7 @@ impl Created {
             committed: None,
             payload: self.payload,
             stuck: None,
+            trace: self.trace,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One entry of the log, and the hash that ties it to the one before.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use onceward_core::decide::{
@@ -17,6 +18,7 @@ use sha2::{Digest, Sha256};
 use super::checkpoint::Checkpoint;
 use super::diff::Diff;
 use crate::StoreError;
+use crate::account::{AccountName, named};
 use crate::api_keys::KeyChange;
 use crate::batch::{Outcome, Write};
 
@@ -129,7 +131,6 @@ const fn is_zero(number: &u32) -> bool {
 /// An effect by its hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectMark {
-    pub execution: RecordId,
     pub token: Token,
     #[serde(with = "hex::hash")]
     pub result: Hash,
@@ -137,7 +138,7 @@ pub struct EffectMark {
 
 impl EffectMark {
     pub(crate) fn of(effect: &Effect) -> Self {
-        Self { execution: effect.execution, token: effect.token, result: result_hash(&effect.result) }
+        Self { token: effect.token, result: result_hash(&effect.result) }
     }
 }
 
@@ -170,6 +171,8 @@ pub(crate) struct NewEntry {
     pub(crate) at: Time,
     pub(crate) text: Arc<str>,
     pub(crate) hash: Hash,
+    /// The named accounts that it moves something to or from.
+    pub(crate) accounts: BTreeSet<AccountName>,
 }
 
 impl NewEntry {
@@ -191,7 +194,8 @@ impl NewEntry {
         serde_json::to_writer(&mut text, body).map_err(|error| rejected(&error))?;
         let text: Arc<str> = std::str::from_utf8(&text).map_err(|error| rejected(&error))?.into();
         let hash = hash(previous, record, version, at, &text);
-        Ok(Self { record, version, at, text, hash })
+        let accounts = named(body.moves.iter().map(AsRef::as_ref));
+        Ok(Self { record, version, at, text, hash, accounts })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::batch::{Request, RequestName};
 use crate::catalog::Catalog;
 use crate::log::{Entry, Hash};
 use crate::prune::Standing;
+use crate::workers::{WorkerName, WorkerSeen};
 
 /// Core's own complete world, and beside it what core has no need of.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(super) struct Kept {
     pub(super) keys: KeptKeys,
     pub(super) log: Vec<Entry>,
     pub(super) catalog: Arc<Catalog>,
+    pub(super) workers: BTreeMap<WorkerName, WorkerSeen>,
 }
 
 /// What is kept beside a record.
@@ -64,6 +66,7 @@ impl Default for Kept {
             keys: KeptKeys::default(),
             log: Vec::new(),
             catalog: Arc::default(),
+            workers: BTreeMap::new(),
         }
     }
 }

@@ -4,11 +4,14 @@
 mod definitions;
 mod kept;
 mod keys;
+mod ledger;
 mod prune;
 mod read;
 mod save;
 mod scan;
+mod workers;
 
+use std::collections::HashSet;
 use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,16 +21,20 @@ use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
+use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
 use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::glance::Glance;
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
+use crate::relation::{LinkPage, LinkQuery};
 use crate::store::Store;
+use crate::workers::{Holding, WorkerSeen};
 use kept::Kept;
 
 /// A store in memory. Clones are the same store.
@@ -98,8 +105,18 @@ impl Store for MemoryStore {
         Ok(self.kept().counts_by_state(owner))
     }
 
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        Ok(self.kept().glance(now))
+    }
+
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         Ok(self.kept().contents.get(sha256).cloned())
+    }
+
+    async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+        let kept = self.kept();
+        let had = kept.world.records.values().flatten().filter_map(|record| record.payload);
+        Ok(had.map(|payload| payload.sha256).filter(|sha256| hashes.contains(sha256)).collect())
     }
 
     async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
@@ -113,6 +130,39 @@ impl Store for MemoryStore {
 
     async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
         Ok(self.kept().executions(record))
+    }
+
+    async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+        Ok(self.kept().linked(query))
+    }
+
+    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<Balance>, StoreError> {
+        Ok(self.kept().accounts(query))
+    }
+
+    async fn account(&self, account: &AccountName) -> Result<Option<Balance>, StoreError> {
+        Ok(self.kept().account(account))
+    }
+
+    async fn statement(&self, query: &StatementQuery) -> Result<Option<Statement>, StoreError> {
+        self.kept().statement(query)
+    }
+
+    async fn note_workers(&self, seen: &[WorkerSeen]) -> Result<(), StoreError> {
+        self.kept().note_workers(seen);
+        Ok(())
+    }
+
+    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSeen>, StoreError> {
+        Ok(self.kept().workers(limit))
+    }
+
+    async fn holding(&self, limit: usize) -> Result<Holding, StoreError> {
+        Ok(self.kept().holding(limit))
+    }
+
+    async fn forget_workers(&self, before: Time, most: usize) -> Result<u64, StoreError> {
+        Ok(self.kept().forget_workers(before, most))
     }
 
     async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {

@@ -1,16 +1,18 @@
 //! Looking things up, by looking through everything.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use onceward_core::decide::{CountKey, Key, QueueKey, next_due, readiness};
+use onceward_core::decide::{CountKey, Key, LinkKey, QueueKey, next_due, readiness};
 use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
 use super::kept::{Beside, Kept};
 use crate::base::{Base, Stored};
+use crate::glance::{FRONT, Glance, TIMERS};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, looked_at, rank, running};
+use crate::relation::{LinkPage, LinkQuery};
 
 impl Kept {
     pub(super) fn load(&self, base: &mut Base, keys: &[Key]) {
@@ -144,6 +146,39 @@ impl Kept {
             *counts.entry((Arc::clone(&record.lifecycle.name), Arc::clone(record.state_name()))).or_default() += 1;
         }
         counts.into_iter().map(|((lifecycle, state), count)| StateCount { lifecycle, state, count }).collect()
+    }
+
+    pub(super) fn glance(&self, now: Time) -> Glance {
+        let mut glance = Glance { counts: self.counts_by_state(None), ..Glance::default() };
+        let lifecycles: BTreeSet<&Arc<str>> = self.records().map(|(_, record)| &record.lifecycle.name).collect();
+        for name in lifecycles {
+            let query = LeaseQuery { lifecycles: vec![Arc::clone(name)], now, limit: FRONT };
+            for candidate in self.leasable(&query) {
+                if let Some(record) = self.world.record(candidate.record)
+                    && let Some(waiting) = readiness(record)
+                {
+                    glance.waits(name, record.state_name(), waiting.from);
+                }
+            }
+        }
+        glance.oldest.sort_unstable();
+        let is_live = |record: &Record| record.live_execution().is_some() && next_due(record).is_some();
+        let live = self.records().filter(|(_, record)| is_live(record)).count().min(TIMERS);
+        let due = self.due(now, TIMERS);
+        glance.leases = u64::try_from(live).unwrap_or(u64::MAX);
+        glance.overdue = u64::try_from(due.len()).unwrap_or(u64::MAX);
+        glance.overdue_since = due.first().map(|(at, _)| *at);
+        glance
+    }
+
+    pub(super) fn linked(&self, query: &LinkQuery) -> LinkPage {
+        let fits = |key: &LinkKey| {
+            key.target == query.target
+                && query.from.iter().any(|from| (&from.lifecycle, &from.field) == (&key.lifecycle, &key.field))
+        };
+        let sources = self.world.links.iter().filter(|(key, _)| fits(key)).flat_map(|(_, sources)| sources);
+        let rows = sources.filter_map(|id| Some((self.beside.get(id)?.row, *id)));
+        LinkPage::of(rows.filter(|(row, _)| *row > query.after.unwrap_or(0)).collect(), query.limit)
     }
 
     pub(super) fn executions(&self, record: RecordId) -> Vec<Execution> {

@@ -1,6 +1,7 @@
-//! Looking through the reference model. It keeps no `ready`, `lanes`, `later`, `timers` or `tallies`: it works them out when asked.
+//! Looking through the reference model. It keeps no `entries`, `ready`, `lanes`, `later`, `timers` or `tallies`: it works them
+//! out when asked.
 
-use onceward_core::decide::{Account, CountKey};
+use onceward_core::decide::CountKey;
 use onceward_core::hex;
 use onceward_core::value::RecordId;
 use serde_json::Value as Json;
@@ -9,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::MemoryStore;
 use super::kept::Kept as World;
 use crate::StoreError;
+use crate::account::AccountName;
 use crate::api_keys::{ApiKey, KnownKey};
 use crate::log::EffectMark;
 use crate::prune::Standing;
@@ -131,7 +133,7 @@ impl World {
                 };
                 world.counts.iter().map(row).collect()
             }
-            Table::Accounts => self.accounts(),
+            Table::Accounts => self.account_rows(),
             Table::Links => {
                 let links = world.links.iter().flat_map(|(key, linked)| {
                     linked.iter().map(|source| {
@@ -174,7 +176,13 @@ impl World {
                 let columns = vec![("one", number(1)), ("changes", number(self.keys.changes))];
                 vec![Kept::new(At::Key("1".to_owned()), columns)]
             }
-            Table::Ready | Table::Lanes | Table::Later | Table::Timers | Table::Tallies | Table::Counter => Vec::new(),
+            Table::Entries
+            | Table::Ready
+            | Table::Lanes
+            | Table::Later
+            | Table::Timers
+            | Table::Tallies
+            | Table::Counter => Vec::new(),
         }
     }
 
@@ -183,23 +191,12 @@ impl World {
         self.world.queues.values().any(|queue| queue.contains(&place))
     }
 
-    /// Those that something was moved to or from, and those that stand for the world.
-    fn accounts(&self) -> Vec<Kept> {
-        let mut balances = std::collections::BTreeMap::<(String, String), i64>::new();
-        for lifecycle in self.catalog.since(0) {
-            let Some(asset) = &lifecycle.asset else { continue };
-            balances.extend(lifecycle.outside.iter().map(|name| ((asset.to_string(), name.to_string()), 0)));
-        }
-        for (account, balance) in &self.world.accounts {
-            if let Account::Named { asset, name } = account {
-                balances.insert((asset.to_string(), name.to_string()), *balance);
-            }
-        }
-        let row = |((asset, name), balance): ((String, String), i64)| {
-            let outside = self.catalog.ever_outside(&asset, &name);
+    fn account_rows(&self) -> Vec<Kept> {
+        let row = |(account, balance): (AccountName, i64)| {
+            let outside = self.catalog.ever_outside(&account.asset, &account.name);
             let columns: Columns = vec![("outside", number(u8::from(outside))), ("balance", number(balance))];
-            Kept::new(At::Key(joined(&[&asset, &name])), columns)
+            Kept::new(At::Key(joined(&[&account.asset, &account.name])), columns)
         };
-        balances.into_iter().map(row).collect()
+        self.balances().into_iter().map(row).collect()
     }
 }

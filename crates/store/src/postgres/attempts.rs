@@ -3,7 +3,6 @@
 use onceward_core::record::{Execution, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use uuid::Uuid;
 
 use super::pipeline::{Parameter, Pipeline, arg};
 use super::rows::{signed, size};
@@ -11,11 +10,11 @@ use super::write::Writing;
 use crate::columns::{write_parts, write_status};
 use crate::error::StoreError;
 
-const BEGIN_EXECUTION: &str = "INSERT INTO onceward.executions (record, token, id, worker, holder, status, leased_at, \
-     expires_at, started_at, finished_at, abort_code, abort_retryable, finish_moves, key) SELECT unnest($1::bigint[]), \
-     unnest($2::bigint[]), unnest($3::uuid[]), unnest($4::text[]), unnest($5::text[]), unnest($6::smallint[]), \
-     unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]), unnest($11::text[]), \
-     unnest($12::bool[]), unnest($13::bool[]), unnest($14::text[])";
+const BEGIN_EXECUTION: &str = "INSERT INTO onceward.executions (record, token, worker, holder, status, leased_at, expires_at, \
+     started_at, finished_at, abort_code, abort_retryable, finish_moves, key) SELECT unnest($1::bigint[]), \
+     unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::smallint[]), unnest($6::bigint[]), \
+     unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::text[]), unnest($11::bool[]), \
+     unnest($12::bool[]), unnest($13::text[])";
 
 const CHANGE_EXECUTION: &str = "WITH changed AS (UPDATE onceward.executions e SET status = n.status, \
      expires_at = n.expires_at, started_at = n.started_at, finished_at = n.finished_at, abort_code = n.abort_code, \
@@ -26,8 +25,8 @@ const CHANGE_EXECUTION: &str = "WITH changed AS (UPDATE onceward.executions e SE
      unnest($10::text[]) AS key) n WHERE e.record = n.record AND e.token = n.token RETURNING 1) \
      SELECT 1 / (count(*) = $11::bigint)::int FROM changed";
 
-const EFFECTS: &str = "INSERT INTO onceward.effects (record, execution, token, result) SELECT unnest($1::bigint[]), \
-     unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::text[])";
+const EFFECTS: &str = "INSERT INTO onceward.effects (record, token, result) SELECT unnest($1::bigint[]), \
+     unnest($2::bigint[]), unnest($3::text[])";
 
 impl<'a> Writing<'a> {
     /// A record's newest execution is known with it, and all before it are in the database: only one after it is new.
@@ -44,7 +43,6 @@ impl<'a> Writing<'a> {
             let mut parameters = vec![
                 arg(rows(&new)?),
                 arg(all().map(|execution| signed(execution.token.0)).collect::<Vec<_>>()),
-                arg(all().map(|execution| execution.id.0).collect::<Vec<Uuid>>()),
                 arg(all().map(|execution| &*execution.worker).collect::<Vec<&str>>()),
                 arg(all().map(|execution| &*execution.holder).collect::<Vec<&str>>()),
                 arg(all().map(|execution| i16::from(write_status(execution.status))).collect::<Vec<_>>()),
@@ -71,10 +69,9 @@ impl<'a> Writing<'a> {
         let effects = &self.net.effects;
         if !effects.is_empty() {
             let rows = effects.iter().map(|effect| self.row(effect.record)).collect::<Result<Vec<_>, _>>()?;
-            let executions: Vec<Uuid> = effects.iter().map(|effect| effect.execution.0).collect();
             let tokens: Vec<i64> = effects.iter().map(|effect| signed(effect.token.0)).collect();
             let results: Vec<String> = effects.iter().map(|effect| effect.result.to_string()).collect();
-            pipeline.add(EFFECTS, vec![arg(rows), arg(executions), arg(tokens), arg(results)]);
+            pipeline.add(EFFECTS, vec![arg(rows), arg(tokens), arg(results)]);
         }
         Ok(())
     }

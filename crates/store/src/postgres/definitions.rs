@@ -20,8 +20,7 @@ use crate::query::VersionCount;
 
 pub(super) const NEWEST: &str = "SELECT coalesce(max(number), 0) FROM onceward.turns";
 
-const TURNS: &str =
-    "SELECT definition::bigint, at, actor FROM onceward.turns WHERE number > $1::bigint ORDER BY number";
+const TURNS: &str = "SELECT definition, at, actor FROM onceward.turns WHERE number > $1::bigint ORDER BY number";
 
 /// All that the database knows; what is known already is not compiled again.
 pub(super) async fn recall(client: &ClientWrapper, known: &Known) -> Result<Known, StoreError> {

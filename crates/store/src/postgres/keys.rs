@@ -71,7 +71,7 @@ fn key(row: &Row) -> Result<ApiKey, StoreError> {
 }
 
 pub(super) async fn edit(inner: Arc<Inner>, edit: Arc<KeyEdit>) -> Result<KeySave, StoreError> {
-    let transaction = InTransaction::new(inner.pool.get().await.map_err(StoreError::from)?);
+    let transaction = InTransaction::new(inner.pool.get().await?);
     match write(&transaction, &edit).await {
         Ok(Some(seq)) => {
             transaction.ended();

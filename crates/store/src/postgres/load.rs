@@ -42,7 +42,7 @@ const LINKS: &str = "SELECT k.i, t.links, s.id FROM unnest($1::uuid[], $2::bigin
 const LINK_VERSIONS: &str = "SELECT k.i, t.links, NULL::uuid FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) \
      WITH ORDINALITY k(t, l, f, i) JOIN onceward.records t ON t.id = k.t";
 
-const EXECUTIONS: &str = "SELECT k.i, e.token, e.id, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, \
+const EXECUTIONS: &str = "SELECT k.i, e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, \
      e.finished_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key \
      FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY k(r, t, i) \
      JOIN onceward.records r ON r.id = k.r JOIN onceward.executions e ON e.record = r.row AND e.token = k.t";

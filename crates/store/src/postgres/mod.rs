@@ -10,10 +10,12 @@ mod claim;
 mod connect;
 mod definitions;
 mod errors;
+mod glance;
 mod inbox;
 mod keys;
 mod lanes;
 mod later;
+mod ledger;
 mod lines;
 mod load;
 mod look;
@@ -31,8 +33,10 @@ mod sweeps;
 mod tls;
 mod view;
 mod work;
+mod workers;
 mod write;
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
@@ -43,19 +47,23 @@ use onceward_core::value::RecordId;
 use tokio::sync::watch;
 use tokio_postgres::Row;
 
+use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
 use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::clock::{Clock, Sampled};
 use crate::error::StoreError;
+use crate::glance::Glance;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
+use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
 use crate::store::Store;
+use crate::workers::{Holding, WorkerSeen};
 use connect::Pool;
 use load::{Asking, Wish};
 use marks::Marks;
@@ -255,8 +263,16 @@ impl Store for PostgresStore {
         read::counts_by_state(&self.inner, owner).await
     }
 
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        glance::glance(&self.inner, now).await
+    }
+
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         read::content(&self.inner, sha256).await
+    }
+
+    async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+        read::referenced(&self.inner, hashes).await
     }
 
     async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
@@ -269,6 +285,38 @@ impl Store for PostgresStore {
 
     async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
         read::executions(&self.inner, record).await
+    }
+
+    async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+        read::linked(&self.inner, query).await
+    }
+
+    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<Balance>, StoreError> {
+        ledger::accounts(&self.inner, query).await
+    }
+
+    async fn account(&self, account: &AccountName) -> Result<Option<Balance>, StoreError> {
+        ledger::account(&self.inner, account).await
+    }
+
+    async fn statement(&self, query: &StatementQuery) -> Result<Option<Statement>, StoreError> {
+        ledger::statement(&self.inner, query).await
+    }
+
+    async fn note_workers(&self, seen: &[WorkerSeen]) -> Result<(), StoreError> {
+        workers::note_workers(&self.inner, seen).await
+    }
+
+    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSeen>, StoreError> {
+        workers::workers(&self.inner, limit).await
+    }
+
+    async fn holding(&self, limit: usize) -> Result<Holding, StoreError> {
+        workers::holding(&self.inner, limit).await
+    }
+
+    async fn forget_workers(&self, before: Time, most: usize) -> Result<u64, StoreError> {
+        workers::forget_workers(&self.inner, before, most).await
     }
 
     async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {

@@ -69,6 +69,10 @@ const FEWER_REFS: &str = "UPDATE onceward.contents c SET refs = c.refs - k.n FRO
 
 const NO_CONTENTS: &str = "DELETE FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) AND refs = 0";
 
+/// What they moved stays in the balances, and no longer on the statements.
+const NO_ENTRIES: &str = "DELETE FROM onceward.entries e USING unnest($1::text[], $2::text[], $3::bigint[]) k(a, n, s) \
+     WHERE e.asset = k.a AND e.name = k.n AND e.seq = k.s";
+
 const UNLINK: &str = "DELETE FROM onceward.links l USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
      k(t, l, f, s) WHERE l.target = k.t AND l.lifecycle = k.l AND l.field = k.f AND l.source = k.s";
 
@@ -301,6 +305,13 @@ impl Pruning<'_> {
         }
         for sql in NO_RECORDS {
             pipeline.add(sql, vec![arg(gone.clone())]);
+        }
+        let moved = &self.carry.moved;
+        if !moved.is_empty() {
+            let assets: Vec<String> = moved.iter().map(|(account, _)| account.asset.to_string()).collect();
+            let names: Vec<String> = moved.iter().map(|(account, _)| account.name.to_string()).collect();
+            let numbers: Vec<i64> = moved.iter().map(|(_, seq)| signed(*seq)).collect();
+            pipeline.add(NO_ENTRIES, vec![arg(assets), arg(names), arg(numbers)]);
         }
         let contents = self.carry.contents();
         if !contents.is_empty() {

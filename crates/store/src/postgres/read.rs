@@ -1,6 +1,6 @@
 //! Everything that is asked besides loading.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use onceward_core::decide::Effect;
@@ -20,6 +20,7 @@ use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::query::{ListQuery, Page, StateCount, VersionCount, looked_at};
+use crate::relation::{LinkPage, LinkQuery};
 
 /// The last place of the first batch that does not end before a place.
 pub(super) const BEYOND: &str = "SELECT min(last) FROM onceward.batches WHERE last >= $1";
@@ -67,12 +68,19 @@ const CONTENTS: &str = "SELECT sha256, bytes FROM onceward.contents WHERE sha256
 
 const CONTENT: &str = "SELECT bytes FROM onceward.contents WHERE sha256 = $1";
 
-const EFFECT: &str = "SELECT e.execution, e.token, e.result FROM onceward.records r \
+const REFERENCED: &str = "SELECT sha256 FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) AND refs > 0";
+
+const EFFECT: &str = "SELECT e.token, e.result FROM onceward.records r \
      JOIN onceward.effects e ON e.record = r.row WHERE r.id = $1";
 
-const EXECUTIONS: &str = "SELECT e.token, e.id, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, \
+const EXECUTIONS: &str = "SELECT e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, \
      e.finished_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key FROM onceward.records r \
      JOIN onceward.executions e ON e.record = r.row WHERE r.id = $1 ORDER BY e.token";
+
+/// By each field apart, as the table is sorted.
+const LINKED: &str = "SELECT l.source, s.id FROM onceward.records t CROSS JOIN unnest($2::bigint[], $3::bigint[]) k(l, f) \
+     CROSS JOIN LATERAL (SELECT source FROM onceward.links WHERE target = t.row AND lifecycle = k.l AND field = k.f \
+     AND source > $4 ORDER BY source LIMIT $5) l JOIN onceward.records s ON s.row = l.source WHERE t.id = $1";
 
 const REQUEST: &str = "SELECT digest, answer FROM onceward.requests WHERE owner = $1 AND key = $2";
 
@@ -100,7 +108,7 @@ pub(super) async fn log(inner: &Inner, after: u64, limit: usize) -> Result<Vec<E
     }
 }
 
-fn entry(row: &Row) -> Result<Entry, StoreError> {
+pub(super) fn entry(row: &Row) -> Result<Entry, StoreError> {
     Ok(Entry {
         seq: rows::unsigned(row, 0)?,
         record: rows::some::<Uuid>(row, 1)?.map(RecordId),
@@ -243,6 +251,13 @@ pub(super) async fn content(inner: &Inner, sha256: &[u8; 32]) -> Result<Option<A
     Ok(has_come(sha256, bytes).then(|| bytes.into()))
 }
 
+pub(super) async fn referenced(inner: &Inner, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+    let hashes: Vec<&[u8]> = hashes.iter().map(|hash| &hash[..]).collect();
+    let mut pipeline = Pipeline::default();
+    pipeline.add(REFERENCED, vec![arg(hashes)]);
+    inner.run(&pipeline).await?.iter().flatten().map(|row| rows::hash(row.try_get(0)?)).collect()
+}
+
 pub(super) async fn contents(inner: &Inner, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
     if sha256s.is_empty() {
         return Ok(Vec::new());
@@ -271,15 +286,28 @@ pub(super) async fn effect(inner: &Inner, record: RecordId) -> Result<Option<Eff
     pipeline.add(EFFECT, vec![arg(record.0)]);
     let answers = inner.run(&pipeline).await?;
     let Some(row) = answers[0].first() else { return Ok(None) };
-    let result = serde_json::from_str(row.try_get(2)?)
+    let result = serde_json::from_str(row.try_get(1)?)
         .map_err(|error| StoreError::corrupt(format!("the result of {record}: {error}")))?;
-    Ok(Some(Effect { record, execution: rows::id(row, 0)?, token: Token(rows::unsigned(row, 1)?), result }))
+    Ok(Some(Effect { record, token: Token(rows::unsigned(row, 0)?), result }))
 }
 
 pub(super) async fn executions(inner: &Inner, record: RecordId) -> Result<Vec<Execution>, StoreError> {
     let mut pipeline = Pipeline::default();
     pipeline.add(EXECUTIONS, vec![arg(record.0)]);
     inner.run(&pipeline).await?.iter().flatten().map(|row| rows::execution(row, 0)).collect()
+}
+
+pub(super) async fn linked(inner: &Inner, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+    let known = inner.newest().await?;
+    let number = |name: &str| known.names.number(name);
+    let names = query.from.iter().filter_map(|from| Some((number(&from.lifecycle)?, number(&from.field)?)));
+    let (lifecycles, fields): (Vec<i64>, Vec<i64>) = names.unzip();
+    let (after, limit) = (signed(query.after.unwrap_or(0)), size(query.limit).saturating_add(1));
+    let mut pipeline = Pipeline::default();
+    pipeline.add(LINKED, vec![arg(query.target.0), arg(lifecycles), arg(fields), arg(after), arg(limit)]);
+    let answers = inner.run(&pipeline).await?;
+    let sources = answers.iter().flatten().map(|row| Ok((rows::unsigned(row, 0)?, rows::id(row, 1)?)));
+    Ok(LinkPage::of(sources.collect::<Result<_, StoreError>>()?, query.limit))
 }
 
 pub(super) async fn request(inner: &Inner, name: &RequestName) -> Result<Option<Request>, StoreError> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onceward_core::record::{Abort, Execution, Payload, Record, Token};
 use onceward_core::time::Time;
+use onceward_core::trace::Trace;
 use onceward_core::value::RecordId;
 use sha2::{Digest, Sha256};
 use tokio_postgres::Row;
@@ -17,7 +18,7 @@ use crate::error::StoreError;
 use crate::plain::read_fields;
 
 /// Where the execution's columns begin in the view `whole`.
-const EXECUTION: usize = 21;
+const EXECUTION: usize = 22;
 
 /// Keys longer than this stand as a hash: an index takes no long text.
 const LONGEST_KEY: usize = 500;
@@ -66,6 +67,8 @@ pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record
         committed: some_unsigned(row, 15)?.map(Token),
         payload,
         stuck: row.try_get::<_, Option<&str>>(18)?.map(Into::into),
+        // Damaged bytes are no reason to give up a record: nothing is decided by them, and `verify` names them.
+        trace: row.try_get::<_, Option<&[u8]>>(21)?.and_then(Trace::from_bytes),
     };
     let stored = Stored {
         row: unsigned(row, 0)?,
@@ -79,26 +82,25 @@ pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record
 
 /// The execution whose columns begin here.
 pub(super) fn execution(row: &Row, at: usize) -> Result<Execution, StoreError> {
-    let aborted = match row.try_get::<_, Option<&str>>(at + 9)? {
-        Some(code) => Some(Abort { code: code.into(), retryable: row.try_get(at + 10)? }),
+    let aborted = match row.try_get::<_, Option<&str>>(at + 8)? {
+        Some(code) => Some(Abort { code: code.into(), retryable: row.try_get(at + 9)? }),
         None => None,
     };
-    let key = match row.try_get::<_, Option<&str>>(at + 12)? {
+    let key = match row.try_get::<_, Option<&str>>(at + 11)? {
         Some(text) => Some(read_parts(text)?),
         None => None,
     };
     Ok(Execution {
         token: Token(unsigned(row, at)?),
-        id: RecordId(row.try_get(at + 1)?),
-        worker: text(row, at + 2)?,
-        holder: text(row, at + 3)?,
-        status: read_status(u8::try_from(row.try_get::<_, i16>(at + 4)?).unwrap_or(u8::MAX))?,
-        leased_at: time(row, at + 5)?,
-        expires_at: time(row, at + 6)?,
-        started_at: some_time(row, at + 7)?,
-        finished_at: some_time(row, at + 8)?,
+        worker: text(row, at + 1)?,
+        holder: text(row, at + 2)?,
+        status: read_status(u8::try_from(row.try_get::<_, i16>(at + 3)?).unwrap_or(u8::MAX))?,
+        leased_at: time(row, at + 4)?,
+        expires_at: time(row, at + 5)?,
+        started_at: some_time(row, at + 6)?,
+        finished_at: some_time(row, at + 7)?,
         aborted,
-        finish_moves: row.try_get(at + 11)?,
+        finish_moves: row.try_get(at + 10)?,
         key,
     })
 }

@@ -22,6 +22,7 @@ pub(super) const TABLES: &[Table] = &[
     Table::Uniques,
     Table::Counts,
     Table::Accounts,
+    Table::Entries,
     Table::Links,
     Table::Queues,
     Table::Ready,
@@ -134,6 +135,15 @@ const STANDING: &str = "checkpoint::text, floor::text, encode(head, 'hex')";
 
 const CONTENT: &str = "encode(sha256(bytes), 'hex'), refs::text";
 
+const RECORDS: &str = "r.id::text, r.definition::text, r.state::text, r.version::text, r.owner, r.fields, r.attempt::text, \
+     r.created_at::text, r.updated_at::text, r.started_at::text, r.finished_at::text, r.entered_at::text, \
+     r.hold::text, r.timers, r.committed::text, encode(r.payload, 'hex'), r.payload_bytes::text, r.stuck, \
+     encode(r.head, 'hex'), coalesce((SELECT (b.first + (r.entry & 1048575))::text FROM onceward.batches b \
+     WHERE b.batch = r.entry >> 20), 'place ' || r.entry), r.links::text";
+
+const EXECUTIONS: &str = "r.id::text, e.worker, e.holder, e.status::text, e.leased_at::text, e.expires_at::text, \
+     e.started_at::text, e.finished_at::text, e.abort_code, e.abort_retryable::int::text, e.finish_moves::int::text, e.key";
+
 const LANES: &str = "r.id::text, l.ready_at::text, l.definition::text, (EXISTS (SELECT FROM onceward.ready w \
      WHERE w.lifecycle = l.lifecycle AND w.rank = l.rank AND w.record = l.record))::int::text, \
      (CASE WHEN l.front THEN 0 ELSE (SELECT count(*) FROM (SELECT FROM onceward.lanes b \
@@ -145,29 +155,41 @@ const LATER: &str = "r.id::text, w.lifecycle::text, w.rank::text, w.definition::
      WHERE l.lifecycle = w.lifecycle AND l.key = w.key AND l.front IN (false, true) AND l.rank = w.rank \
      AND l.record = w.record))::int::text";
 
+const RECORDS: &str = "r.id::text, r.definition::text, r.state::text, r.version::text, r.owner, r.fields, r.attempt::text, \
+     r.created_at::text, r.updated_at::text, r.started_at::text, r.finished_at::text, r.entered_at::text, \
+     r.hold::text, r.timers, r.committed::text, encode(r.payload, 'hex'), r.payload_bytes::text, r.stuck, \
+     encode(r.head, 'hex'), coalesce((SELECT (b.first + (r.entry & 1048575))::text FROM onceward.batches b \
+     WHERE b.batch = r.entry >> 20), 'place ' || r.entry), r.links::text, encode(r.trace, 'hex')";
+
+const COUNTS_ORDER: &[Order] = &[
+    Order("counts.lifecycle", Kind::Integer),
+    Order("counts.name", Kind::Integer),
+    Order("counts.parts", Kind::Text),
+    Order("counts.span", Kind::Long),
+];
+
+const LANES_ORDER: &[Order] = &[
+    Order("l.lifecycle", Kind::Integer),
+    Order("l.key", Kind::Text),
+    Order("l.front", Kind::Truth),
+    Order("l.rank", Kind::Long),
+    Order("l.record", Kind::Long),
+];
+
 fn plan(table: Table) -> Plan {
-    use Kind::{Bytes, Id, Integer, Long, Text, Truth};
+    use Kind::{Bytes, Id, Integer, Long, Text};
     let (order, columns, from): (&'static [Order], _, _) = match table {
         Table::Counter => (&[Order("log_end.one", Integer)], "one::text", "onceward.log_end"),
         Table::Pruned => (&[Order("pruned.one", Integer)], STANDING, "onceward.pruned"),
-        Table::Records => (
-            &[Order("r.row", Long)],
-            "r.id::text, r.definition::text, r.state::text, r.version::text, r.owner, r.fields, r.attempt::text, \
-             r.created_at::text, r.updated_at::text, r.started_at::text, r.finished_at::text, r.entered_at::text, \
-             r.hold::text, r.timers, r.committed::text, encode(r.payload, 'hex'), r.payload_bytes::text, r.stuck, \
-             encode(r.head, 'hex'), coalesce((SELECT (b.first + (r.entry & 1048575))::text FROM onceward.batches b \
-             WHERE b.batch = r.entry >> 20), 'place ' || r.entry), r.links::text",
-            "onceward.records r",
-        ),
+        Table::Records => (&[Order("r.row", Long)], RECORDS, "onceward.records r"),
         Table::Executions => (
             &[Order("e.record", Long), Order("e.token", Long)],
-            "r.id::text, e.id::text, e.worker, e.holder, e.status::text, e.leased_at::text, e.expires_at::text, \
-             e.started_at::text, e.finished_at::text, e.abort_code, e.abort_retryable::int::text, e.finish_moves::int::text, e.key",
+            EXECUTIONS,
             "onceward.executions e LEFT JOIN onceward.records r ON r.row = e.record",
         ),
         Table::Effects => (
             &[Order("f.record", Long)],
-            "r.id::text, f.execution::text, f.token::text, encode(sha256(convert_to(f.result, 'UTF8')), 'hex')",
+            "r.id::text, f.token::text, encode(sha256(convert_to(f.result, 'UTF8')), 'hex')",
             "onceward.effects f LEFT JOIN onceward.records r ON r.row = f.record",
         ),
         Table::Uniques => (
@@ -175,20 +197,16 @@ fn plan(table: Table) -> Plan {
             "PARTS, holder::text",
             "onceward.uniques",
         ),
-        Table::Counts => (
-            &[
-                Order("counts.lifecycle", Integer),
-                Order("counts.name", Integer),
-                Order("counts.parts", Text),
-                Order("counts.span", Long),
-            ],
-            "PARTS, count::text",
-            "onceward.counts",
-        ),
+        Table::Counts => (COUNTS_ORDER, "PARTS, count::text", "onceward.counts"),
         Table::Accounts => (
             &[Order("accounts.asset", Text), Order("accounts.name", Text)],
             "outside::int::text, balance::text",
             "onceward.accounts",
+        ),
+        Table::Entries => (
+            &[Order("entries.asset", Text), Order("entries.name", Text), Order("entries.seq", Long)],
+            "entries.seq::text",
+            "onceward.entries",
         ),
         Table::Links => (
             &[
@@ -216,17 +234,7 @@ fn plan(table: Table) -> Plan {
              WHERE l.lifecycle = w.lifecycle AND l.key = w.key AND l.front AND l.rank = w.rank AND l.record = w.record))::int::text",
             "onceward.ready w LEFT JOIN onceward.records r ON r.row = w.record",
         ),
-        Table::Lanes => (
-            &[
-                Order("l.lifecycle", Integer),
-                Order("l.key", Text),
-                Order("l.front", Truth),
-                Order("l.rank", Long),
-                Order("l.record", Long),
-            ],
-            LANES,
-            "onceward.lanes l LEFT JOIN onceward.records r ON r.row = l.record",
-        ),
+        Table::Lanes => (LANES_ORDER, LANES, "onceward.lanes l LEFT JOIN onceward.records r ON r.row = l.record"),
         Table::Later => (
             &[Order("w.ready_at", Long), Order("w.record", Long)],
             LATER,

@@ -17,8 +17,7 @@ const EVERY: u64 = 100_000;
 const REST: Duration = Duration::from_secs(5);
 
 /// Without taking the empty end off the file, which would lock everybody out.
-const SWEEP: &str =
-    "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes";
+const SWEEP: &str = "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes, onceward.later";
 
 /// Sweeps as long as it lives.
 #[derive(Debug)]

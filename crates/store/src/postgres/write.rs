@@ -31,11 +31,12 @@ pub(super) const HISTORY: &str = "INSERT INTO onceward.history (place, record, v
 
 const CREATE: &str = "INSERT INTO onceward.records (row, id, definition, state, version, owner, fields, attempt, \
      created_at, updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, \
-     stuck, head, entry) SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::bigint[]), \
+     stuck, head, entry, trace) SELECT unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::bigint[]), \
      unnest($4::smallint[]), unnest($5::bigint[]), unnest($6::text[]), unnest($7::text[]), unnest($8::bigint[]), \
      unnest($9::bigint[]), unnest($10::bigint[]), unnest($11::bigint[]), unnest($12::bigint[]), unnest($13::bigint[]), \
      unnest($14::bigint[]), unnest($15::text[]), unnest($16::bigint[]), unnest($17::bytea[]), unnest($18::bigint[]), \
-     unnest($19::text[]), unnest($20::bytea[]), unnest($21::bigint[])";
+     unnest($19::text[]), unnest($20::bytea[]), unnest($21::bigint[]), \
+     unnest($22::bytea[])";
 
 const CHANGE: &str = "WITH changed AS (UPDATE onceward.records r SET state = n.state, version = n.version, \
      fields = n.fields, attempt = n.attempt, updated_at = n.updated_at, started_at = n.started_at, \
@@ -81,6 +82,12 @@ pub(super) const END: &str = "SELECT one FROM onceward.log_end FOR UPDATE";
 /// Asked after the end of the log was locked: what is last now stays so until we commit.
 pub(super) const PLACE: &str = "INSERT INTO onceward.batches (last, first, batch) \
      SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last";
+
+/// The same, and which of its entries moved something on which account: they have their numbers only now.
+const PLACE_WITH_MOVES: &str = "WITH placed AS (INSERT INTO onceward.batches (last, first, batch) \
+     SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last), \
+     moved AS (INSERT INTO onceward.entries (asset, name, seq) SELECT k.a, k.n, placed.first + k.i \
+     FROM placed CROSS JOIN unnest($3::text[], $4::text[], $5::bigint[]) k(a, n, i)) SELECT first, last FROM placed";
 
 const NO_PLACE: &str = "SELECT coalesce(max(last), 0) + 1, coalesce(max(last), 0) FROM onceward.batches";
 
@@ -172,7 +179,7 @@ impl<'a> Writing<'a> {
             return Ok(pipeline.add(NO_PLACE, Vec::new()));
         }
         pipeline.add(END, Vec::new());
-        let place = pipeline.add(PLACE, vec![arg(size(self.net.entries.len())), arg(self.batch)]);
+        let place = self.place(pipeline);
         for more in [true, false] {
             let (mut definitions, mut owners, mut states, mut deltas) =
                 (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -195,6 +202,23 @@ impl<'a> Writing<'a> {
         }
         self.accounts(pipeline, true);
         Ok(place)
+    }
+
+    fn place(&self, pipeline: &mut Pipeline<'a>) -> usize {
+        let (mut assets, mut names, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, entry) in (0_i64..).zip(&self.net.entries) {
+            for account in &entry.accounts {
+                assets.push(&*account.asset);
+                names.push(&*account.name);
+                numbers.push(number);
+            }
+        }
+        let mut parameters = vec![arg(size(self.net.entries.len())), arg(self.batch)];
+        if numbers.is_empty() {
+            return pipeline.add(PLACE, parameters);
+        }
+        parameters.extend([arg(assets), arg(names), arg(numbers)]);
+        pipeline.add(PLACE_WITH_MOVES, parameters)
     }
 
     fn log(&mut self, pipeline: &mut Pipeline<'a>) -> Result<(), StoreError> {
@@ -250,6 +274,7 @@ impl<'a> Writing<'a> {
             arg(after().map(|record| record.stuck.as_deref()).collect::<Vec<_>>()),
             arg(new.iter().map(|record| &record.head[..]).collect::<Vec<_>>()),
             arg(after().map(|record| self.entry(record)).collect::<Result<Vec<_>, _>>()?),
+            arg(after().map(|record| record.trace.map(|trace| trace.to_bytes().to_vec())).collect::<Vec<_>>()),
         ];
         pipeline.add(CREATE, parameters);
         Ok(())

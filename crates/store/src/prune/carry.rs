@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Standing, Taken};
 use crate::StoreError;
+use crate::account::{AccountName, named};
 use crate::catalog::Catalog;
 use crate::log::{Body, Checkpoint, Entry, Freed, NO_HASH, NewEntry, Places, Share, entry_of};
 use crate::net::TallyKey;
@@ -26,6 +27,8 @@ pub struct Carry {
     pub(crate) unlinked: Vec<(LinkKey, RecordId)>,
     /// Whose keys are freed.
     pub(crate) holders: Vec<RecordId>,
+    /// Which of the entries that go moved something on which account.
+    pub(crate) moved: Vec<(AccountName, u64)>,
 }
 
 /// A record that may not go: its entries do not come to what is kept of it, and nobody may delete the evidence; or somebody who
@@ -58,7 +61,7 @@ impl Carry {
         let mut sums = Sums { places: Places::of(places), ..Sums::default() };
         sums.gone = taken.iter().map(|one| one.record.id).collect();
         let mut sha = Sha256::new();
-        let mut shares: BTreeMap<(Arc<str>, Arc<str>, Arc<str>), u64> = BTreeMap::new();
+        let mut shares: BTreeMap<ShareKey, u64> = BTreeMap::new();
         for one in &taken {
             sums.entries_of(one, &lifecycles)?;
             sha.update(one.record.id.0.as_bytes());
@@ -66,6 +69,7 @@ impl Carry {
             *shares.entry(share(&one.record)).or_default() += 1;
         }
         let (unlinked, holders, freed) = sums.let_go(&taken);
+        let moved = std::mem::take(&mut sums.moved);
         let told = |((lifecycle, owner, state), records)| Share { lifecycle, owner, state, records };
         let checkpoint = Checkpoint {
             before: None,
@@ -81,7 +85,7 @@ impl Carry {
             places: sums.places,
             freed,
         };
-        Ok(Self { taken, checkpoint, unlinked, holders })
+        Ok(Self { taken, checkpoint, unlinked, holders, moved })
     }
 
     /// What the log will say of it, but for the checkpoint before.
@@ -123,7 +127,10 @@ impl Carry {
     }
 }
 
-fn share(record: &Record) -> (Arc<str>, Arc<str>, Arc<str>) {
+/// Lifecycle, owner and state, as the log tells of those that went.
+type ShareKey = (Arc<str>, Arc<str>, Arc<str>);
+
+fn share(record: &Record) -> ShareKey {
     (Arc::clone(&record.lifecycle.name), Arc::clone(&record.owner), Arc::clone(record.state_name()))
 }
 
@@ -143,6 +150,7 @@ struct Sums {
     whose: HashMap<u64, RecordId>,
     /// Records with an entry of an operation whose first entry stays: what it said of keys stays there.
     told_elsewhere: BTreeSet<RecordId>,
+    moved: Vec<(AccountName, u64)>,
 }
 
 impl Sums {
@@ -214,6 +222,8 @@ impl Sums {
             let sum = self.counts.entry(key.clone()).or_default();
             *sum = sum.checked_add(*delta).ok_or_else(too_much)?;
         }
+        let accounts = named(body.moves.iter().map(AsRef::as_ref));
+        self.moved.extend(accounts.into_iter().map(|account| (account, entry.seq)));
         for moved in &body.moves {
             let back = moved.amount.checked_neg().ok_or_else(too_much)?;
             for (account, delta) in [(&moved.from, back), (&moved.to, moved.amount)] {

@@ -123,15 +123,12 @@ fn record_columns(known: &Known, catalog: &Catalog) -> Columns {
         ("stuck", record.stuck.as_ref().and_then(text)),
         ("head", Some(hex::encode(&known.head).into())),
         ("entry", number(known.entry)),
+        ("trace", record.trace.map(|trace| hex::encode(&trace.to_bytes()).into())),
     ]
 }
 
 pub fn effect_columns(effect: &EffectMark) -> Columns {
-    vec![
-        ("execution", Some(effect.execution.to_string().into())),
-        ("token", number(effect.token.0)),
-        ("result", Some(hex::encode(&effect.result).into())),
-    ]
+    vec![("token", number(effect.token.0)), ("result", Some(hex::encode(&effect.result).into()))]
 }
 
 /// What `executions` should have; the end of a live lease may be later.
@@ -139,7 +136,6 @@ pub fn execution_columns(execution: &Execution) -> Columns {
     let time = |time: Option<Time>| time.and_then(|time| number(time.micros()));
     let aborted = execution.aborted.as_ref();
     vec![
-        ("id", Some(execution.id.to_string().into())),
         ("worker", text(&execution.worker)),
         ("holder", text(&execution.holder)),
         ("status", number(status_number(execution.status))),

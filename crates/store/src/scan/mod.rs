@@ -36,6 +36,8 @@ pub enum Table {
     Uniques,
     Counts,
     Accounts,
+    /// Which entries of the log moved something on which account.
+    Entries,
     Links,
     Queues,
     Ready,
@@ -62,6 +64,7 @@ impl Table {
             Self::Uniques => "uniques",
             Self::Counts => "counts",
             Self::Accounts => "accounts",
+            Self::Entries => "entries",
             Self::Links => "links",
             Self::Queues => "queues",
             Self::Ready => "ready",

@@ -34,15 +34,9 @@ impl Cells<'_> {
                     At::Record(id) => At::Execution(id, self.number(1)?),
                     other => other,
                 };
-                let mut all = vec![("id", self.id_cell(3))];
-                all.extend(self.columns(EXECUTION, 4));
-                Kept::new(at, all)
+                Kept::new(at, self.columns(EXECUTION, 3))
             }
-            Table::Effects => {
-                let mut all = vec![("execution", self.id_cell(2))];
-                all.extend(self.columns(&["token", "result"], 3));
-                Kept::new(self.about(1, 0), all)
-            }
+            Table::Effects => Kept::new(self.about(1, 0), self.columns(&["token", "result"], 2)),
             Table::Uniques => {
                 let key = joined(&[&self.name(0)?, &self.name(1)?, &self.shown(3)]);
                 Kept::new(At::Key(key), vec![("holder", self.id_cell(4))])
@@ -58,6 +52,10 @@ impl Cells<'_> {
             Table::Accounts => {
                 let key = joined(&[&self.shown(0), &self.shown(1)]);
                 Kept::new(At::Key(key), self.columns(&["outside", "balance"], 2))
+            }
+            Table::Entries => {
+                let key = joined(&[&self.shown(0), &self.shown(1), &self.shown(2)]);
+                Kept::new(At::Key(key), Columns::new())
             }
             Table::Links => {
                 let (lifecycle, field) = (self.name(1)?, self.name(2)?);
@@ -168,6 +166,7 @@ const RECORD: &[&str] = &[
     "head",
     "entry",
     "links",
+    "trace",
 ];
 
 const EXECUTION: &[&str] = &[

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{RECENT, Recent, Scratch, text};
 use crate::StoreError;
 use crate::log::EffectMark;
-use crate::scan::{At, Known, joined};
+use crate::scan::{At, Known, SEPARATOR, joined};
 
 /// Rows that have a key and one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,6 +229,30 @@ impl Scratch {
                    ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, born = excluded.born";
         self.connection.prepare_cached(sql)?.execute(params![kind as u8, key, value, self.seq])?;
         Ok(())
+    }
+
+    /// Whether an entry moved something on an account, by both as one key.
+    pub fn moved(&self, key: &str) -> Result<Option<Keyed<()>>, StoreError> {
+        let Some((account, seq)) = key.rsplit_once(SEPARATOR) else { return Ok(None) };
+        let Ok(seq) = seq.parse::<u64>() else { return Ok(None) };
+        let sql = "SELECT row FROM moved WHERE seq = ?1 AND account = ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let found: Option<u64> = statement.query_row(params![seq, account], |row| row.get(0)).optional()?;
+        Ok(found.map(|row| Keyed { row, at: At::Key(key.to_owned()), value: (), born: seq }))
+    }
+
+    /// The same after a number.
+    pub fn moved_after(&self, row: u64, limit: usize) -> Result<Vec<Keyed<()>>, StoreError> {
+        let sql = "SELECT row, seq, account FROM moved WHERE row > ?1 ORDER BY row LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![row, limit])?;
+        let mut moved = Vec::new();
+        while let Some(row) = found.next()? {
+            let (born, account): (u64, String) = (row.get(1)?, row.get(2)?);
+            let at = At::Key(joined(&[&account, &born.to_string()]));
+            moved.push(Keyed { row: row.get(0)?, at, value: (), born });
+        }
+        Ok(moved)
     }
 
     pub fn link(&mut self, target: RecordId, name: &str, source: RecordId) -> Result<Option<Keyed<()>>, StoreError> {

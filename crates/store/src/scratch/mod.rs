@@ -52,6 +52,7 @@ const SCHEMA: &str = "
         row INTEGER PRIMARY KEY, target INTEGER NOT NULL, name TEXT NOT NULL, source INTEGER NOT NULL, source_id BLOB NOT NULL,
         born INTEGER NOT NULL, UNIQUE (target, name, source)
     );
+    CREATE TABLE moved (row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, account TEXT NOT NULL, UNIQUE (seq, account));
     CREATE TABLE queues (
         name TEXT NOT NULL, created_at INTEGER NOT NULL, id BLOB NOT NULL, PRIMARY KEY (name, created_at, id)
     ) WITHOUT ROWID;
@@ -205,7 +206,7 @@ impl Scratch {
         }
         for moved in &body.moves {
             for (account, delta) in [(&moved.from, -moved.amount), (&moved.to, moved.amount)] {
-                self.move_money(account, delta)?;
+                self.move_money(account, delta, entry.seq)?;
             }
         }
         let after = self.known(id)?.unwrap_or(known);
@@ -255,9 +256,15 @@ impl Scratch {
         Ok(())
     }
 
-    fn move_money(&mut self, account: &Account, delta: i64) -> Result<(), StoreError> {
+    fn move_money(&mut self, account: &Account, delta: i64, seq: u64) -> Result<(), StoreError> {
         match account {
-            Account::Named { asset, name } => self.add(Kind::Account, &crate::scan::joined(&[asset, name]), delta),
+            Account::Named { asset, name } => {
+                let key = crate::scan::joined(&[asset, name]);
+                self.rows += 1;
+                let sql = "INSERT OR IGNORE INTO moved (seq, account) VALUES (?1, ?2)";
+                self.connection.prepare_cached(sql)?.execute(params![seq, key])?;
+                self.add(Kind::Account, &key, delta)
+            }
             Account::Hold { record, .. } => {
                 self.amend(*record, |known| known.ledger = known.ledger.saturating_add(delta))
             }

@@ -182,6 +182,8 @@ impl Scratch {
         }
         let mut rows: Vec<(u64, RecordId)> = Vec::new();
         for (first, last) in checkpoint.places.ranges() {
+            let sql = "DELETE FROM moved WHERE seq BETWEEN ?1 AND ?2";
+            self.connection.prepare_cached(sql)?.execute([first, last])?;
             let sql = "SELECT row, id FROM records WHERE entry BETWEEN ?1 AND ?2";
             let mut statement = self.connection.prepare_cached(sql)?;
             let found = statement.query_map([first, last], |row| Ok((row.get(0)?, row.get::<_, [u8; 16]>(1)?)))?;

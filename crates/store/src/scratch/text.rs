@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onceward_core::record::{Execution, Payload, Record, Timer, Token};
 use onceward_core::time::Time;
+use onceward_core::trace::Trace;
 use onceward_core::value::RecordId;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,7 @@ struct Text {
     committed: Option<Token>,
     payload: Option<Payload>,
     stuck: Option<Arc<str>>,
+    trace: Option<Trace>,
 }
 
 pub(super) fn write(record: &Record, catalog: &Catalog) -> Result<String, StoreError> {
@@ -51,6 +53,7 @@ pub(super) fn write(record: &Record, catalog: &Catalog) -> Result<String, StoreE
         committed: record.committed,
         payload: record.payload,
         stuck: record.stuck.clone(),
+        trace: record.trace,
     };
     serde_json::to_string(&text).map_err(|error| StoreError::corrupt(format!("{}: {error}", record.id)))
 }
@@ -78,5 +81,6 @@ pub(super) fn read(id: RecordId, text: &str, catalog: &Catalog) -> Result<Record
         committed: text.committed,
         payload: text.payload,
         stuck: text.stuck,
+        trace: text.trace,
     })
 }

@@ -4,6 +4,7 @@
 use onceward_core::decide::Effect;
 use onceward_core::record::{Execution, Record};
 use onceward_core::time::Time;
+use onceward_core::trace::Trace;
 use rusqlite::{CachedStatement, Connection, params};
 
 use super::lanes::Entry;
@@ -15,22 +16,22 @@ const ENTRY: &str =
     "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 const NEW_RECORD: &str = "INSERT INTO records (row, id, definition, state, version, owner, fields, attempt, created_at, \
-     updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)";
+     updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, \
+     trace) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
 
 /// What may change. The version that it had is named once more: the last line of defence against a lost update.
 const RECORD: &str = "UPDATE records SET state = ?3, version = ?4, fields = ?5, attempt = ?6, updated_at = ?7, started_at = ?8, \
      finished_at = ?9, entered_at = ?10, hold = ?11, timers = ?12, committed = ?13, stuck = ?14, head = ?15, \
      entry = ?16 WHERE row = ?1 AND version = ?2";
 
-const EXECUTION: &str = "INSERT INTO executions (record, token, id, worker, holder, status, leased_at, expires_at, started_at, \
+const EXECUTION: &str = "INSERT INTO executions (record, token, worker, holder, status, leased_at, expires_at, started_at, \
      finished_at, abort_code, abort_retryable, finish_moves, key) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
      ON CONFLICT (record, token) DO UPDATE SET status = excluded.status, expires_at = excluded.expires_at, \
      started_at = excluded.started_at, finished_at = excluded.finished_at, abort_code = excluded.abort_code, \
      abort_retryable = excluded.abort_retryable, finish_moves = excluded.finish_moves, key = excluded.key";
 
-const EFFECT: &str = "INSERT INTO effects (record, execution, token, result) VALUES (?1, ?2, ?3, ?4)";
+const EFFECT: &str = "INSERT INTO effects (record, token, result) VALUES (?1, ?2, ?3)";
 
 const TIMER: &str = "INSERT INTO timers (due, record) VALUES (?1, ?2)";
 
@@ -124,6 +125,7 @@ impl<'a> Hot<'a> {
             after.stuck,
             place.head,
             place.entry,
+            after.trace.map(Trace::to_bytes),
         ])?)
     }
 
@@ -153,7 +155,6 @@ impl<'a> Hot<'a> {
         self.execution.execute(params![
             row,
             execution.token.0,
-            execution.id.0.as_bytes(),
             execution.worker,
             execution.holder,
             write_status(execution.status),
@@ -171,7 +172,7 @@ impl<'a> Hot<'a> {
 
     pub(super) fn effect(&mut self, row: u64, effect: &Effect) -> Result<(), StoreError> {
         let result = effect.result.to_string();
-        self.effect.execute(params![row, effect.execution.0.as_bytes(), effect.token.0, result])?;
+        self.effect.execute(params![row, effect.token.0, result])?;
         Ok(())
     }
 

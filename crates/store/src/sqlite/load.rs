@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::names::Known;
 
 /// An execution's columns, in the order in which `rows::execution` reads them. All of a record's from one token to another.
-pub(super) const EXECUTION: &str = "SELECT token, id, worker, holder, status, leased_at, expires_at, started_at, finished_at, \
+pub(super) const EXECUTION: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, \
      abort_code, abort_retryable, finish_moves, key FROM executions WHERE record = ?1 AND token BETWEEN ?2 AND ?3 \
      ORDER BY token";
 

@@ -7,10 +7,12 @@ mod backup;
 mod checkpoint;
 mod definitions;
 mod errors;
+mod glance;
 mod hot;
 mod keys;
 mod lanes;
 mod later;
+mod ledger;
 mod load;
 mod look;
 mod migrate;
@@ -25,8 +27,10 @@ mod threads;
 mod view;
 mod wal;
 mod work;
+mod workers;
 mod write;
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -39,20 +43,25 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::Connection;
 
+use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
 use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::glance::Glance;
+use crate::histogram::{Distribution, Histogram, TIMES};
 use crate::log::Entry;
 use crate::names::Known;
 use crate::net::Told;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
 use crate::recent::Recent;
+use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
 use crate::store::Store;
+use crate::workers::{Holding, WorkerSeen};
 pub use backup::{Backup, BackupError, back_up};
 use checkpoint::Checkpoints;
 use open::EngineLock;
@@ -96,6 +105,8 @@ struct Shared {
     known: RwLock<Known>,
     /// Written between a commit and the next number: what is found there is never older than that number.
     recent: Mutex<Recent>,
+    /// How long the commits of batches took: nearly all of it is waiting for the disk.
+    commits: Histogram,
     /// Whether the last save was done in less time than a runtime's thread may be held up for.
     disk_is_quick: AtomicBool,
     /// In microseconds: before it, nobody in `later` is due.
@@ -146,6 +157,7 @@ impl SqliteStore {
             generation: AtomicU64::new(1),
             known: RwLock::new(known),
             recent: Mutex::default(),
+            commits: Histogram::new(TIMES),
             disk_is_quick: AtomicBool::new(false),
             soonest: AtomicI64::new(later::soonest(&connection)?.micros()),
         });
@@ -293,9 +305,22 @@ impl Store for SqliteStore {
         self.read(move |connection, known| read::counts_by_state(connection, known, owner.as_deref())).await
     }
 
+    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+        self.read(move |connection, known| glance::glance(connection, known, now)).await
+    }
+
+    fn commits(&self) -> Option<Distribution> {
+        Some(self.inner.shared.commits.counted())
+    }
+
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         let sha256 = *sha256;
         self.read(move |connection, _| read::content(connection, &sha256)).await
+    }
+
+    async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+        let hashes = hashes.to_vec();
+        self.read(move |connection, _| read::referenced(connection, &hashes)).await
     }
 
     async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
@@ -309,6 +334,43 @@ impl Store for SqliteStore {
 
     async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
         self.read(move |connection, _| read::executions(connection, record)).await
+    }
+
+    async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+        let query = query.clone();
+        self.read(move |connection, known| read::linked(connection, known, &query)).await
+    }
+
+    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<Balance>, StoreError> {
+        let query = query.clone();
+        self.read(move |connection, _| ledger::accounts(connection, &query)).await
+    }
+
+    async fn account(&self, account: &AccountName) -> Result<Option<Balance>, StoreError> {
+        let account = account.clone();
+        self.read(move |connection, _| ledger::account(connection, &account)).await
+    }
+
+    async fn statement(&self, query: &StatementQuery) -> Result<Option<Statement>, StoreError> {
+        let query = query.clone();
+        self.read(move |connection, _| ledger::statement(connection, &query)).await
+    }
+
+    async fn note_workers(&self, seen: &[WorkerSeen]) -> Result<(), StoreError> {
+        let seen = seen.to_vec();
+        self.inner.writer.run(move |writer| writer.note_workers(&seen)).await
+    }
+
+    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSeen>, StoreError> {
+        self.read(move |connection, _| workers::workers(connection, limit)).await
+    }
+
+    async fn holding(&self, limit: usize) -> Result<Holding, StoreError> {
+        self.read(move |connection, _| workers::holding(connection, limit)).await
+    }
+
+    async fn forget_workers(&self, before: Time, most: usize) -> Result<u64, StoreError> {
+        self.inner.writer.run(move |writer| writer.forget_workers(before, most)).await
     }
 
     async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {

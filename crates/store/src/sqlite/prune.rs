@@ -136,6 +136,7 @@ impl Pruning<'_> {
         }
         self.unlink()?;
         self.free()?;
+        self.moved()?;
         self.contents()?;
         self.tallies()?;
         self.log(prune).map(Some)
@@ -200,6 +201,15 @@ impl Pruning<'_> {
             let (lifecycle, name) = (names.known(&key.lifecycle)?, names.known(&key.limit)?);
             let at = params![lifecycle, name, write_parts(&key.parts)?, key.window.unwrap_or(NO_WINDOW), delta];
             self.transaction.prepare_cached(sql)?.execute(at)?;
+        }
+        Ok(())
+    }
+
+    /// What they moved stays in the balances, and no longer on the statements.
+    fn moved(&self) -> Result<(), StoreError> {
+        for (account, seq) in &self.carry.moved {
+            let sql = "DELETE FROM entries WHERE asset = ?1 AND name = ?2 AND seq = ?3";
+            self.transaction.prepare_cached(sql)?.execute(params![account.asset, account.name, seq])?;
         }
         Ok(())
     }

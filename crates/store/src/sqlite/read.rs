@@ -1,5 +1,6 @@
 //! Everything that is asked besides loading.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use onceward_core::decide::Effect;
@@ -17,6 +18,7 @@ use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::query::{ListQuery, Page, StateCount, VersionCount, looked_at, own_worker};
+use crate::relation::{LinkPage, LinkQuery};
 
 pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
     let floor = prune::standing(connection)?.floor;
@@ -34,7 +36,7 @@ pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<V
     Ok(entries)
 }
 
-fn entry(row: &Row) -> Result<Entry, StoreError> {
+pub(super) fn entry(row: &Row) -> Result<Entry, StoreError> {
     let record = row.get::<_, Option<[u8; 16]>>(1)?.map(|bytes| RecordId(uuid::Uuid::from_bytes(bytes)));
     Ok(Entry {
         seq: row.get(0)?,
@@ -177,14 +179,25 @@ pub(super) fn content(connection: &Connection, sha256: &[u8; 32]) -> Result<Opti
     Ok(found.filter(|bytes| has_come(sha256, bytes)).map(Into::into))
 }
 
+pub(super) fn referenced(connection: &Connection, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT 1 FROM contents WHERE sha256 = ?1 AND refs > 0")?;
+    let mut had = HashSet::new();
+    for sha256 in hashes {
+        if statement.exists([sha256])? {
+            had.insert(*sha256);
+        }
+    }
+    Ok(had)
+}
+
 pub(super) fn effect(connection: &Connection, record: RecordId) -> Result<Option<Effect>, StoreError> {
     let Some(row) = row_of(connection, record)? else { return Ok(None) };
-    let mut statement = connection.prepare_cached("SELECT execution, token, result FROM effects WHERE record = ?1")?;
+    let mut statement = connection.prepare_cached("SELECT token, result FROM effects WHERE record = ?1")?;
     let mut found = statement.query([row])?;
     let Some(row) = found.next()? else { return Ok(None) };
-    let result = serde_json::from_str(&row.get::<_, String>(2)?)
+    let result = serde_json::from_str(&row.get::<_, String>(1)?)
         .map_err(|error| StoreError::corrupt(format!("the result of {record}: {error}")))?;
-    Ok(Some(Effect { record, execution: rows::id(row, 0)?, token: Token(row.get(1)?), result }))
+    Ok(Some(Effect { record, token: Token(row.get(0)?), result }))
 }
 
 pub(super) fn executions(connection: &Connection, record: RecordId) -> Result<Vec<Execution>, StoreError> {
@@ -196,6 +209,25 @@ pub(super) fn executions(connection: &Connection, record: RecordId) -> Result<Ve
         executions.push(rows::execution(row, 0)?);
     }
     Ok(executions)
+}
+
+/// By each field apart, as the table is sorted.
+pub(super) fn linked(connection: &Connection, known: &Known, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+    let Some(target) = row_of(connection, query.target)? else { return Ok(LinkPage::default()) };
+    let sql = "SELECT l.source, r.id FROM links l JOIN records r ON r.row = l.source \
+               WHERE l.target = ?1 AND l.lifecycle = ?2 AND l.field = ?3 AND l.source > ?4 ORDER BY l.source LIMIT ?5";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut sources = Vec::new();
+    for from in &query.from {
+        let names = (known.names.number(&from.lifecycle), known.names.number(&from.field));
+        let (Some(lifecycle), Some(field)) = names else { continue };
+        let (after, limit) = (query.after.unwrap_or(0), query.limit.saturating_add(1));
+        let mut found = statement.query(params![target, lifecycle, field, after, limit])?;
+        while let Some(row) = found.next()? {
+            sources.push((row.get(0)?, rows::id(row, 1)?));
+        }
+    }
+    Ok(LinkPage::of(sources, query.limit))
 }
 
 pub(super) fn request(connection: &Connection, name: &RequestName) -> Result<Option<Request>, StoreError> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use onceward_core::record::{Abort, Execution, Payload, Record, Token};
 use onceward_core::time::Time;
+use onceward_core::trace::Trace;
 use onceward_core::value::RecordId;
 use rusqlite::Row;
 use uuid::Uuid;
@@ -15,7 +16,7 @@ use crate::error::StoreError;
 use crate::plain::read_fields;
 
 /// Where the execution's columns begin in the view `whole`.
-const EXECUTION: usize = 21;
+const EXECUTION: usize = 22;
 
 /// A row of the view `whole`.
 pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record>), StoreError> {
@@ -56,6 +57,7 @@ pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record
         committed: row.get::<_, Option<u64>>(15)?.map(Token),
         payload,
         stuck: row.get(18)?,
+        trace: trace(row, 21)?,
     };
     let stored = Stored {
         row: row.get(0)?,
@@ -69,32 +71,37 @@ pub(super) fn record(row: &Row, catalog: &Catalog) -> Result<(Stored, Arc<Record
 
 /// The execution whose columns begin here.
 pub(super) fn execution(row: &Row, at: usize) -> Result<Execution, StoreError> {
-    let aborted = match row.get::<_, Option<Arc<str>>>(at + 9)? {
-        Some(code) => Some(Abort { code, retryable: row.get(at + 10)? }),
+    let aborted = match row.get::<_, Option<Arc<str>>>(at + 8)? {
+        Some(code) => Some(Abort { code, retryable: row.get(at + 9)? }),
         None => None,
     };
-    let key = match row.get::<_, Option<String>>(at + 12)? {
+    let key = match row.get::<_, Option<String>>(at + 11)? {
         Some(text) => Some(read_parts(&text)?),
         None => None,
     };
     Ok(Execution {
         token: Token(row.get(at)?),
-        id: id(row, at + 1)?,
-        worker: row.get(at + 2)?,
-        holder: row.get(at + 3)?,
-        status: read_status(row.get(at + 4)?)?,
-        leased_at: Time::from_micros(row.get(at + 5)?),
-        expires_at: Time::from_micros(row.get(at + 6)?),
-        started_at: time(row, at + 7)?,
-        finished_at: time(row, at + 8)?,
+        worker: row.get(at + 1)?,
+        holder: row.get(at + 2)?,
+        status: read_status(row.get(at + 3)?)?,
+        leased_at: Time::from_micros(row.get(at + 4)?),
+        expires_at: Time::from_micros(row.get(at + 5)?),
+        started_at: time(row, at + 6)?,
+        finished_at: time(row, at + 7)?,
         aborted,
-        finish_moves: row.get(at + 11)?,
+        finish_moves: row.get(at + 10)?,
         key,
     })
 }
 
 pub(super) fn id(row: &Row, at: usize) -> Result<RecordId, StoreError> {
     Ok(RecordId(Uuid::from_bytes(row.get(at)?)))
+}
+
+/// Damaged bytes are no reason to give up a record: nothing is decided by them, and `verify` names them.
+fn trace(row: &Row, at: usize) -> Result<Option<Trace>, StoreError> {
+    let bytes = row.get_ref(at)?.as_bytes_or_null().map_err(rusqlite::Error::from)?;
+    Ok(bytes.and_then(Trace::from_bytes))
 }
 
 fn time(row: &Row, at: usize) -> Result<Option<Time>, StoreError> {

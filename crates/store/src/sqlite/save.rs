@@ -124,7 +124,9 @@ impl Writer {
         let (first, last) = writing.all(&net, batch.now)?;
         let places = net.records.iter().map(|record| writing.stored(record)).collect::<Result<Vec<_>, _>>()?;
         let (last_row, soonest) = (writing.last_row, writing.soonest);
+        let begun = Instant::now();
         transaction.commit()?;
+        self.shared.commits.add_time(begun.elapsed());
         self.last_row = last_row;
         self.shared.soonest.fetch_min(soonest.micros(), Ordering::AcqRel);
         let mut recent = self.shared.recent();

@@ -23,6 +23,7 @@ pub(super) const TABLES: &[Table] = &[
     Table::Uniques,
     Table::Counts,
     Table::Accounts,
+    Table::Entries,
     Table::Links,
     Table::Queues,
     Table::Ready,
@@ -80,21 +81,23 @@ fn plan(table: Table) -> Plan {
         Table::Records => (
             &["row"],
             "id, definition, state, version, owner, fields, attempt, created_at, updated_at, started_at, finished_at, \
-             entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, links",
+             entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, links, \
+             trace",
             "records",
         ),
         Table::Executions => (
             &["e.record", "e.token"],
-            "r.id, e.id, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, e.finished_at, e.abort_code, \
+            "r.id, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, e.finished_at, e.abort_code, \
              e.abort_retryable, e.finish_moves, e.key",
             "executions e LEFT JOIN records r ON r.row = e.record",
         ),
         Table::Effects => {
-            (&["f.record"], "r.id, f.execution, f.token, f.result", "effects f LEFT JOIN records r ON r.row = f.record")
+            (&["f.record"], "r.id, f.token, f.result", "effects f LEFT JOIN records r ON r.row = f.record")
         }
         Table::Uniques => (&["lifecycle", "name", "parts"], "parts, holder", "uniques"),
         Table::Counts => (&["lifecycle", "name", "parts", "window"], "parts, count", "counts"),
         Table::Accounts => (&["asset", "name"], "outside, balance", "accounts"),
+        Table::Entries => (&["asset", "name", "seq"], "seq", "entries"),
         Table::Links => (
             &["l.target", "l.lifecycle", "l.field", "l.source"],
             "t.id, s.id",
@@ -191,7 +194,7 @@ fn cursor(row: &Row, columns: usize) -> Result<Cursor, StoreError> {
 fn cell(table: Table, row: &Row, at: usize) -> Result<Cell, StoreError> {
     Ok(match (table, at, row.get_ref(at)?) {
         // What may be long is known by its hash; and so is the hash of a secret, which is nobody's business.
-        (Table::Effects, 4, ValueRef::Text(bytes)) | (Table::Contents | Table::ApiKeys, 1, ValueRef::Blob(bytes)) => {
+        (Table::Effects, 3, ValueRef::Text(bytes)) | (Table::Contents | Table::ApiKeys, 1, ValueRef::Blob(bytes)) => {
             Some(Cow::Owned(hex::encode(&Sha256::digest(bytes))))
         }
         (_, _, ValueRef::Null) => None,

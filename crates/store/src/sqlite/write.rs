@@ -125,6 +125,10 @@ impl<'a> Writing<'a> {
                 previous = self.entries.insert(id, seq).or_else(|| self.base.stored(id).map(|stored| stored.entry));
             }
             hot.entry(entry, seq, row, previous)?;
+            for account in &entry.accounts {
+                let sql = "INSERT INTO entries (asset, name, seq) VALUES (?1, ?2, ?3)";
+                self.connection.prepare_cached(sql)?.execute(params![account.asset, account.name, seq])?;
+            }
         }
         Ok(seq)
     }

@@ -73,6 +73,7 @@ fn of_a_lease_that_was_extended() {
             actor: Actor::engine(),
             call: Call::Due { record: id },
             answers: Vec::new(),
+            trace: None,
         };
         driver.decide(&mut open, operation, ended).await;
         let beat = Call::Heartbeat { record: id, token, lease: None };

@@ -8,8 +8,8 @@ use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use onceward_store::log::{Checkpoint, NO_HASH};
 use onceward_store::{
-    AnyStore, Base, Carry, Content, Forgotten, OldQuery, OldRequests, Prune, PruneSave, Request, RequestName, Save,
-    Standing, StateCount, Store, StoreError, Taken, Unsound,
+    AccountName, AnyStore, Base, Carry, Content, Forgotten, OldQuery, OldRequests, Prune, PruneSave, Request,
+    RequestName, Save, Standing, StateCount, StatementQuery, Store, StoreError, Taken, Unsound,
 };
 use onceward_testkit::{user, worker};
 use serde_json::json;
@@ -196,6 +196,12 @@ fn what_must_still_be_known_is_carried_forward() {
         driver.create(&ann, "suite.stub", json!({ "seat": "1a" }), later(2)).await;
         let told = checkpoint(store, place).await;
         assert_eq!(told.accounts, [("coin".into(), "mint".into(), -5), ("coin".into(), "till:ann".into(), 5)]);
+        // What they moved stays in the balances, and is on no statement any more.
+        for (name, balance) in [("mint", -5), ("till:ann", 5)] {
+            let account = AccountName::new("coin", name);
+            let told = store.statement(&StatementQuery { account, before: None, limit: 9 }).await.unwrap().unwrap();
+            assert_eq!((told.now.balance, told.entries), (balance, Vec::new()));
+        }
         assert_eq!(told.counts, [(count("ever"), 1), (count("kept"), 1)]);
         let kept = [(2, unique("serial", "one"), Some(stub)), (3, unique("serial", "two"), Some(stub))];
         assert_eq!(told.uniques, kept, "the seat came and went with the record");

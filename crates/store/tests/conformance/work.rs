@@ -3,7 +3,7 @@
 use onceward_core::decide::Call;
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
-use onceward_store::{AnyStore, LeaseQuery, Store};
+use onceward_store::{AnyStore, Glance, LeaseQuery, Store};
 use onceward_testkit::{user, worker};
 use serde_json::json;
 
@@ -215,5 +215,40 @@ fn what_is_due_comes_in_order() {
         let fired = driver.operation(&onceward_core::record::Actor::engine(), Call::Due { record: soon });
         driver.play(fired, at(20)).await;
         assert_eq!(store.due(at(100), 10).await.unwrap(), [(at(10), late), (at(20), same), (at(30), task)]);
+    });
+}
+
+/// What a store tells at a glance: records by state, since when the first of those that wait has waited, leases that count and
+/// what is overdue.
+#[test]
+fn a_glance_tells_what_waits() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        assert_eq!(store.glance(at(0)).await.unwrap(), Glance::default());
+        let mut driver = Driver::new(store).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let later = json!({ "readyAt": at(1_000).to_string() });
+        driver.create(&ann, "suite.task", later, at(0)).await;
+        assert!(store.glance(at(999)).await.unwrap().oldest.is_empty());
+        assert_eq!(
+            store.glance(at(1_010)).await.unwrap().oldest[0].since,
+            at(1_000),
+            "also where nobody looks for work"
+        );
+        let mut tasks = Vec::new();
+        for (weight, second) in [(0, 20), (9, 30), (0, 10)] {
+            tasks.push(driver.create(&ann, "suite.task", json!({ "weight": weight }), at(second)).await);
+        }
+        let glance = store.glance(at(40)).await.unwrap();
+        assert_eq!(glance.counts, store.counts_by_state(None).await.unwrap());
+        let waits: Vec<_> = glance.oldest.iter().map(|oldest| (&*oldest.lifecycle, oldest.since)).collect();
+        assert_eq!(waits, [("suite.task", at(10))], "the longest, though another is first in line");
+        assert_eq!((glance.leases, glance.overdue), (0, 0));
+        driver.lease(&bob, tasks[2], at(40)).await;
+        let glance = store.glance(at(41)).await.unwrap();
+        assert_eq!((glance.oldest[0].since, glance.leases, glance.overdue), (at(20), 1, 0));
+        let glance = store.glance(at(999)).await.unwrap();
+        assert_eq!((glance.leases, glance.overdue), (1, 1));
+        assert!(glance.overdue_since.is_some_and(|since| since > at(40) && since < at(999)));
     });
 }

@@ -37,7 +37,7 @@ impl<'a, S: Store> Driver<'a, S> {
 
     pub(crate) fn operation(&mut self, actor: &Actor, call: Call) -> Operation {
         self.seed += 1 << 64;
-        Operation { seed: self.seed, actor: actor.clone(), call, answers: Vec::new() }
+        Operation { seed: self.seed, actor: actor.clone(), call, answers: Vec::new(), trace: None }
     }
 
     /// Decide one operation on an open batch, loading what is missing, and add it.

@@ -152,6 +152,7 @@ impl Plain<'_> {
             },
             call,
             answers: Vec::new(),
+            trace: None,
         };
         loop {
             match decide(self.definitions, world, &asked, operation.moment.wall) {

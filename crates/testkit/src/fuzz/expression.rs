@@ -139,7 +139,7 @@ fn ground() -> Ground {
         let call =
             Call::Create(Create { lifecycle: "fuzz.thing".into(), id: None, owner: None, fields, payload: None });
         let actor = Actor::new("ann", &["producer"]);
-        let operation = Operation { seed: seed << 66, actor, call, answers: Vec::new() };
+        let operation = Operation { seed: seed << 66, actor, call, answers: Vec::new(), trace: None };
         let decision = decide(&definitions, &world, &operation, Time::from_secs(1_700_000_000));
         let Decision::Changes(changes) = decision else { panic!("a thing cannot be made: {decision:?}") };
         world.apply(&changes);

@@ -6,6 +6,7 @@ use onceward_core::decide::{Call, Create, ErrorReport, Operation};
 use onceward_core::model::{EventKind, Lifecycle, Ready, Row};
 use onceward_core::record::{Actor, ExecutionStatus, Payload, Record, Token};
 use onceward_core::time::Duration;
+use onceward_core::trace::Trace;
 use onceward_core::value::RecordId;
 use serde_json::{Map, Value as Json, json};
 
@@ -25,7 +26,14 @@ pub(super) fn operation(play: &mut Play) -> Operation {
         _ if chance.yes(92) => Actor::new("w1", &["worker"]),
         _ => somebody(&mut chance),
     };
-    Operation { seed: chance.seed(), actor, call, answers: Vec::new() }
+    let seed = chance.seed();
+    let trace = chance.yes(30).then(|| trace(seed));
+    Operation { seed, actor, call, answers: Vec::new(), trace }
+}
+
+fn trace(seed: u128) -> Trace {
+    let [.., last] = seed.to_be_bytes();
+    Trace { id: (seed | 1).to_be_bytes(), span: [last | 1; 8], flags: last & 1 }
 }
 
 fn somebody(chance: &mut Chance) -> Actor {

@@ -26,10 +26,11 @@ pub fn record(record: &Record) -> String {
         committed,
         payload,
         stuck,
+        trace,
     } = record;
     format!(
         "{id} {} {state} v{version} {owner} {fields:?} #{attempt} {created_at} {updated_at} {started_at:?} {finished_at:?} \
-         {entered_at} hold {hold} {timers:?} {execution:?} {committed:?} {payload:?} {stuck:?}",
+         {entered_at} hold {hold} {timers:?} {execution:?} {committed:?} {payload:?} {stuck:?} {trace:?}",
         lifecycle.name
     )
 }

@@ -136,7 +136,13 @@ impl Play {
 
     /// The engine's operation on a record that is due.
     fn due(&mut self, record: RecordId) -> Operation {
-        Operation { seed: self.chance.seed(), actor: Actor::engine(), call: Call::Due { record }, answers: Vec::new() }
+        Operation {
+            seed: self.chance.seed(),
+            actor: Actor::engine(),
+            call: Call::Due { record },
+            answers: Vec::new(),
+            trace: None,
+        }
     }
 
     /// Decide, with all that has to come first, and apply the answer.

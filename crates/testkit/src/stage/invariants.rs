@@ -75,7 +75,7 @@ pub(super) fn before_apply(world: &Snapshot, effects: &HashMap<RecordId, Vec<Eff
         if let Some(Some(before)) = world.executions.get(&(*record, execution.token)) {
             let (from, to) = (before.status, execution.status);
             assert!(from == to || forward(from, to), "an execution goes from {from:?} to {to:?}");
-            assert_eq!(before.id, execution.id, "an execution changes its id");
+            assert_eq!(before.holder, execution.holder, "an execution changes hands");
         }
     }
 }

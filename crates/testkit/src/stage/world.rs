@@ -117,7 +117,8 @@ impl Stage {
     /// Carry out one operation as the engine would: what is due first, then the outside's answers, then the thing
     /// itself. What it changes is applied, and the invariants are looked at.
     pub(super) fn play(&mut self, actor: &Actor, call: Call) -> Decision {
-        let mut operation = Operation { seed: self.next_seed(), actor: actor.clone(), call, answers: Vec::new() };
+        let mut operation =
+            Operation { seed: self.next_seed(), actor: actor.clone(), call, answers: Vec::new(), trace: None };
         for _ in 0..ROUNDS {
             let decision = decide(&self.definitions, &self.world, &operation, self.now);
             match &decision {

@@ -44,6 +44,8 @@ pub(crate) struct Keeper {
     pub(crate) client: Client,
     pub(crate) reporter: Reporter,
     pub(crate) run: Run,
+    /// As it was asked for: a heartbeat that does not say so gets the lifecycle's own.
+    pub(crate) lease: Option<Duration>,
     /// How long a handler may go on when it was asked to stop.
     pub(crate) grace: Duration,
 }
@@ -152,7 +154,7 @@ impl Keeper {
                 Next::Ended(ended) => return End::Report(verdict(held, ended)),
                 Next::Beat => {
                     sent = Instant::now();
-                    beating = Some(self.reporter.hand_in(held.about(Verdict::Heartbeat)));
+                    beating = Some(self.reporter.hand_in(held.about(Verdict::Heartbeat { lease: self.lease })));
                 }
                 Next::Beaten(Ok(says_stop)) => {
                     beating = None;

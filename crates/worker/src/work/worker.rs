@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::leases::LeaseCall;
 use crate::payload::Payload;
-use crate::reports::{Report, Verdict};
+use crate::reports::{Report, Verdict, millis};
 use crate::shape::Leased;
 use crate::wire::{Backoff, new_key};
 use crate::work::failure::Failure;
@@ -66,7 +66,6 @@ impl Working {
     }
 
     fn call(&self, free: usize) -> Result<LeaseCall, ClientError> {
-        let millis = |length: Duration| u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         Ok(LeaseCall {
             lifecycles: self.lifecycles.clone(),
             worker: self.name.clone(),
@@ -162,7 +161,8 @@ impl Client {
 
     pub(crate) fn start(&self, working: Working, run: Run) -> Worker {
         let (phase, heard) = watch::channel(Phase::Working);
-        let keeper = Keeper { client: self.clone(), reporter: Reporter::start(self), run, grace: working.grace };
+        let (reporter, lease, grace) = (Reporter::start(self), working.lease, working.grace);
+        let keeper = Keeper { client: self.clone(), reporter, run, lease, grace };
         let turn = Turn { keeper, working, heard, phase: phase.clone(), jobs: JoinSet::new(), was_away: false };
         Worker { phase, task: Arc::new(Mutex::new(Some(tokio::spawn(turn.run())))) }
     }

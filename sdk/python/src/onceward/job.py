@@ -32,6 +32,8 @@ class Job(Generic[P]):
         self.execution: str = lease.id
         self.token: int = lease.token
         self.attempt: int = lease.attempt
+        #: W3C trace context of whoever made the job, where there is some; sent with its reports.
+        self.traceparent: str | None = lease.traceparent
         #: Set when the job is to stop; `cancelled` asks it.
         self.cancel_event = threading.Event()
         #: Why it is to stop.

@@ -144,6 +144,8 @@ class Lease:
     payload: Any
     #: The size of a payload that stayed behind: `Client.payload` fetches it.
     payload_bytes: int | None
+    #: W3C trace context of whoever made the job, where there is some.
+    traceparent: str | None
     raw: Object = field(repr=False, compare=False)
 
     @staticmethod
@@ -163,6 +165,7 @@ class Lease:
             record=Record.of(found["record"]),
             payload=payload,
             payload_bytes=stayed,
+            traceparent=found.get("traceparent"),
             raw=found,
         )
 

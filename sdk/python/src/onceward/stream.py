@@ -75,21 +75,26 @@ class Stream:
         raise Unreachable("the stream has ended")
 
     def _entries(self, response: http.client.HTTPResponse) -> Iterator[Entry]:
-        name, data = "", []
+        name, place, data = "", None, list[str]()
         while line := response.readline():
             text = line.decode("utf-8").rstrip("\r\n")
             if text.startswith("event:"):
                 name = text[6:].strip()
+            elif text.startswith("id:"):
+                place = int(text[3:])
             elif text.startswith("data:"):
                 data.append(text[5:].removeprefix(" "))
-            elif not text and data:
-                found = json.loads("\n".join(data))
-                if name in ("error", "problem"):
+            elif not text:
+                told, said = name, "\n".join(data)
+                name, data = "", []
+                if not said:
+                    # A place alone says how far the log has been looked through.
+                    self.seq = place if self.seq is None else max(self.seq, place or 0)
+                    continue
+                found = json.loads(said)
+                if told in ("error", "problem"):
                     raise refused(Problem.of(found))
                 entry = Entry.of(found)
-                name, data = "", []
                 if self.seq is None or entry.seq > self.seq:
                     self.seq = entry.seq
                     yield entry
-            elif not text:
-                name = ""

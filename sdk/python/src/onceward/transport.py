@@ -29,10 +29,6 @@ class Answer:
     def header(self, name: str) -> str | None:
         return next((value for found, value in self.headers.items() if found.lower() == name), None)
 
-    @property
-    def kind(self) -> str:
-        return self.header("content-type") or ""
-
     def json(self) -> Any:
         try:
             return json.loads(self.body)

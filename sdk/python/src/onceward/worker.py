@@ -348,7 +348,7 @@ class Worker:
         backoff = Backoff(max(job.seconds / 10, 0.01))
         while True:
             try:
-                self.client.report_once(report)
+                self.client.report_once(report, trace=job.traceparent)
                 return
             except OncewardError as error:
                 if not may_pass(error) or time.monotonic() >= job.gone_at:

@@ -8,7 +8,7 @@ use super::{created, last_chance, queued, retrying, running};
 
 /// Typed from the requirement: its transitions, who may ask for them, and nothing else.
 const ALLOWED: &[Allowed<'static>] = &[
-    ("nothing", "create", "owner, operator, stranger, worker, another worker, record", "CREATED"),
+    ("nothing", "create", "owner, operator, stranger, record", "CREATED"),
     ("CREATED", "submit", "owner", "QUEUED"),
     ("CREATED", "cancel", "owner, operator", "FAILED"),
     ("QUEUED", "lease", "operator, worker, another worker", "RUNNING"),

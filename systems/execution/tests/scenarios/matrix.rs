@@ -7,7 +7,7 @@ use super::{job, job_with_budget};
 
 /// Typed from the requirement: the derived job machine, and nothing else.
 const ALLOWED: &[Allowed<'static>] = &[
-    ("nothing", "create", "owner, operator, stranger, worker, another worker, record", "PENDING"),
+    ("nothing", "create", "owner, operator, stranger, record", "PENDING"),
     ("PENDING", "lease", "operator, worker, another worker", "RUNNING"),
     // The job stays where it is while its execution begins, and whenever the lease is extended.
     ("RUNNING: leased", "start", "worker", "RUNNING"),

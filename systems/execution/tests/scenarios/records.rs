@@ -113,7 +113,8 @@ fn every_attempt_stays_on_record() {
     stage.commit(&second, json!(null)).ok();
     let all = stage.executions(id);
     assert_eq!(all.iter().map(|execution| execution.status).collect::<Vec<_>>(), [Aborted, Done]);
-    assert_ne!(all[0].id, all[1].id);
+    let names: Vec<String> = all.iter().map(|execution| execution.id(id).to_string()).collect();
+    assert_eq!(names, [format!("{id}.1"), format!("{id}.2")]);
     assert_eq!(all[0].aborted.as_ref().map(|abort| &*abort.code), Some("HICCUP"));
     assert_eq!(all[1].aborted, None);
 }

@@ -8,7 +8,7 @@ use super::{alice, dead, dressed, failed, grant, image, queued, running, user_ro
 
 /// Typed from the requirement.
 const JOB: &[Allowed<'static>] = &[
-    ("nothing", "create", "owner, operator, stranger, worker, another worker, moderator, record", "queued"),
+    ("nothing", "create", "owner, operator, stranger, moderator, record", "queued"),
     ("queued", "lease", "operator, worker, another worker", "running"),
     ("queued", "block", "moderator", "rejected"),
     ("running", "start", "worker", "running"),

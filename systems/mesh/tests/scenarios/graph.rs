@@ -34,7 +34,8 @@ impl World {
     }
 
     fn play(&mut self, actor: &Actor, call: Call) -> Box<Changes> {
-        let operation = Operation { seed: self.chance.seed(), actor: actor.clone(), call, answers: Vec::new() };
+        let operation =
+            Operation { seed: self.chance.seed(), actor: actor.clone(), call, answers: Vec::new(), trace: None };
         match decide(&self.definitions, &self.snapshot, &operation, self.now) {
             Decision::Changes(changes) => {
                 self.snapshot.apply(&changes);

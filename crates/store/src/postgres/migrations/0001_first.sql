@@ -47,14 +47,14 @@ CREATE TABLE onceward.records (
     stuck         TEXT,
     head          BYTEA NOT NULL CHECK (octet_length(head) = 32), -- hash of its last log entry
     entry         BIGINT NOT NULL,                                -- `place` of its last log entry
-    links         BIGINT NOT NULL DEFAULT 0                       -- raised when a link to it comes or goes
+    links         BIGINT NOT NULL DEFAULT 0,                      -- raised when a link to it comes or goes
+    trace         BYTEA CHECK (octet_length(trace) = 25)          -- of the request that made it
 ) WITH (fillfactor = 45);
 
 -- One leased attempt. The newest of a record has its `attempt` as token.
 CREATE TABLE onceward.executions (
     record          BIGINT NOT NULL,
     token           BIGINT NOT NULL CHECK (token > 0),
-    id              UUID NOT NULL,
     worker          TEXT NOT NULL,
     holder          TEXT NOT NULL,
     status          SMALLINT NOT NULL CHECK (status BETWEEN 0 AND 4),
@@ -72,17 +72,16 @@ CREATE TABLE onceward.executions (
 -- A record with its newest execution, as the program reads it.
 CREATE VIEW onceward.whole AS
 SELECT r.row, r.id, r.definition, r.state, r.version, r.owner, r.fields, r.attempt, r.created_at, r.updated_at, r.started_at,
-    r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry,
-    e.token, e.id AS execution, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS begun_at,
+    r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry, r.trace,
+    e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS begun_at,
     e.finished_at AS ended_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key
 FROM onceward.records r LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt;
 
 -- At most one for a job, for ever.
 CREATE TABLE onceward.effects (
-    record    BIGINT PRIMARY KEY,
-    execution UUID NOT NULL,
-    token     BIGINT NOT NULL,
-    result    TEXT NOT NULL
+    record BIGINT PRIMARY KEY,
+    token  BIGINT NOT NULL,
+    result TEXT NOT NULL
 );
 
 -- Long `parts` stand as a hash, since an index takes no long text; then `whole` has the text.
@@ -287,3 +286,20 @@ CREATE TABLE onceward.key_changes (
     changes BIGINT NOT NULL
 );
 INSERT INTO onceward.key_changes (one, changes) VALUES (1, 0);
+
+-- Which entries of the log moved something to or from a named account, by their numbers; what and why they say themselves.
+CREATE TABLE onceward.entries (
+    asset TEXT COLLATE "C" NOT NULL,
+    name  TEXT COLLATE "C" NOT NULL,
+    seq   BIGINT NOT NULL,
+    PRIMARY KEY (asset, name, seq)
+);
+
+-- Who came for jobs lately, by a hash of whose worker it is and what it calls itself.
+CREATE TABLE onceward.workers (
+    digest     BYTEA PRIMARY KEY CHECK (octet_length(digest) = 32),
+    holder     TEXT NOT NULL,
+    worker     TEXT NOT NULL,
+    lifecycles TEXT NOT NULL,
+    seen       BIGINT NOT NULL
+) WITH (fillfactor = 50);

@@ -42,14 +42,14 @@ CREATE TABLE records (
     stuck         TEXT,
     head          BLOB NOT NULL CHECK (length(head) = 32), -- hash of its last log entry
     entry         INTEGER NOT NULL,                        -- place of its last log entry
-    links         INTEGER NOT NULL DEFAULT 0               -- raised when a link to it comes or goes
+    links         INTEGER NOT NULL DEFAULT 0,              -- raised when a link to it comes or goes
+    trace         BLOB CHECK (length(trace) = 25)          -- of the request that made it
 ) STRICT;
 
 -- One leased attempt. The newest of a record has its `attempt` as token.
 CREATE TABLE executions (
     record          INTEGER NOT NULL,
     token           INTEGER NOT NULL CHECK (token > 0),
-    id              BLOB NOT NULL CHECK (length(id) = 16),
     worker          TEXT NOT NULL,
     holder          TEXT NOT NULL,
     status          INTEGER NOT NULL CHECK (status BETWEEN 0 AND 4),
@@ -67,17 +67,16 @@ CREATE TABLE executions (
 -- A record with its newest execution, as the program reads it.
 CREATE VIEW whole AS
 SELECT r.row, r.id, r.definition, r.state, r.version, r.owner, r.fields, r.attempt, r.created_at, r.updated_at, r.started_at,
-    r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry,
-    e.token, e.id AS execution, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS begun_at,
+    r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry, r.trace,
+    e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS begun_at,
     e.finished_at AS ended_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key
 FROM records r LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt;
 
 -- At most one for a job, for ever.
 CREATE TABLE effects (
-    record    INTEGER PRIMARY KEY,
-    execution BLOB NOT NULL CHECK (length(execution) = 16),
-    token     INTEGER NOT NULL,
-    result    TEXT NOT NULL
+    record INTEGER PRIMARY KEY,
+    token  INTEGER NOT NULL,
+    result TEXT NOT NULL
 ) STRICT;
 
 CREATE TABLE uniques (
@@ -245,3 +244,20 @@ CREATE TABLE key_changes (
     changes INTEGER NOT NULL
 ) STRICT;
 INSERT INTO key_changes (one, changes) VALUES (1, 0);
+
+-- Which entries of the log moved something to or from a named account; what and why they say themselves.
+CREATE TABLE entries (
+    asset TEXT NOT NULL,
+    name  TEXT NOT NULL,
+    seq   INTEGER NOT NULL,
+    PRIMARY KEY (asset, name, seq)
+) STRICT, WITHOUT ROWID;
+
+-- Who came for jobs lately, by a hash of whose worker it is and what it calls itself.
+CREATE TABLE workers (
+    digest     BLOB PRIMARY KEY CHECK (length(digest) = 32),
+    holder     TEXT NOT NULL,
+    worker     TEXT NOT NULL,
+    lifecycles TEXT NOT NULL,
+    seen       INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

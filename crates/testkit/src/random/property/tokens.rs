@@ -33,7 +33,7 @@ impl Property for Tokens {
                     let onward = old.status == execution.status || forward(old.status, execution.status);
                     ensure(onward, "an execution goes forward only", || format!("{old:?} becomes {execution:?}"))?;
                     ensure(
-                        old.id == execution.id && old.leased_at == execution.leased_at,
+                        old.holder == execution.holder && old.leased_at == execution.leased_at,
                         "an execution stays itself",
                         who,
                     )?;

@@ -1,0 +1,99 @@
+//! What an execution is called: its record's id and its own number, with a point between them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+use crate::record::{Execution, Token};
+use crate::value::RecordId;
+
+/// A token is an integer that every language's numbers hold exactly: below two to the 53rd.
+const TOKENS: u64 = 1 << 53;
+
+/// The public name of an execution (EXE-2): no two leases of a record have one token, so no two executions have one name,
+/// and to find one no index is needed but the record's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExecutionId {
+    pub record: RecordId,
+    pub token: Token,
+}
+
+impl Execution {
+    /// Its name, as an execution of this record.
+    pub const fn id(&self, record: RecordId) -> ExecutionId {
+        ExecutionId { record, token: self.token }
+    }
+}
+
+impl fmt::Display for ExecutionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.record, self.token.0)
+    }
+}
+
+impl Serialize for ExecutionId {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ExecutionId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A text that names no execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an execution's id is its record's id, a point and the number of the attempt")]
+pub struct NoExecutionId;
+
+impl FromStr for ExecutionId {
+    type Err = NoExecutionId;
+
+    /// Of each execution one text and no other: what is read is what would be written.
+    fn from_str(text: &str) -> Result<Self, NoExecutionId> {
+        let (record, token) = text.split_once('.').ok_or(NoExecutionId)?;
+        let record = RecordId(Uuid::try_parse(record).map_err(|_| NoExecutionId)?);
+        let token: u64 = token.parse().map_err(|_| NoExecutionId)?;
+        let id = Self { record, token: Token(token) };
+        if (1..TOKENS).contains(&token) && id.to_string() == text { Ok(id) } else { Err(NoExecutionId) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORD: &str = "01990000-0000-7000-8000-00000000abcd";
+
+    /// EXE-2: a name is read as it is written.
+    #[test]
+    fn what_is_written_is_read() {
+        for token in [1, 2, 10, TOKENS - 1] {
+            let id = ExecutionId { record: RecordId(Uuid::from_u128(7 << 76 | 5)), token: Token(token) };
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        assert_eq!(format!("{RECORD}.3").parse::<ExecutionId>().map(|id| id.to_string()), Ok(format!("{RECORD}.3")));
+    }
+
+    /// EXE-2: no execution has a second name.
+    #[test]
+    fn nothing_else_is_read() {
+        for token in
+            ["", "0", "-1", "+1", "01", "1 ", " 1", "1.0", "1e3", "9007199254740992", "18446744073709551616", "١"]
+        {
+            assert_eq!(format!("{RECORD}.{token}").parse::<ExecutionId>(), Err(NoExecutionId), "{token:?}");
+        }
+        let plain = RECORD.replace('-', "");
+        for record in ["", "x", &RECORD.to_uppercase(), &plain, &format!("{{{RECORD}}}"), &format!("urn:uuid:{RECORD}")]
+        {
+            assert_eq!(format!("{record}.1").parse::<ExecutionId>(), Err(NoExecutionId), "{record:?}");
+        }
+        for text in [RECORD, "", ".", "1"] {
+            assert_eq!(text.parse::<ExecutionId>(), Err(NoExecutionId), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A folder of objects. Each is written under a name of no meaning, made durable, and only then given that of its hash; so what
+//! has such a name is whole, whenever the power went.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use onceward_core::hex;
+
+/// Where drafts are written. No hash begins so.
+const DRAFTS: &str = "drafts";
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    root: PathBuf,
+    /// Held to give an object its name, and to look whether one is still old and take it out.
+    names: Mutex<()>,
+}
+
+/// An object that has no name yet. Dropped, it is gone.
+#[derive(Debug)]
+pub(super) struct Draft {
+    path: PathBuf,
+    file: File,
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Where it was given its name, nothing is there any more.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Draft {
+    pub(super) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.file.write_all(piece)
+    }
+}
+
+/// An object by its hash.
+pub(super) struct Found {
+    pub(super) sha256: [u8; 32],
+    pub(super) bytes: u64,
+}
+
+impl Folder {
+    pub(super) fn at(root: &Path) -> Self {
+        Self { root: root.to_owned(), names: Mutex::new(()) }
+    }
+
+    fn names(&self) -> MutexGuard<'_, ()> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A folder for each first byte: none grows so large that looking through it takes long.
+    fn path(&self, sha256: &[u8; 32]) -> PathBuf {
+        let name = hex::encode(sha256);
+        self.root.join(&name[..2]).join(&name[2..])
+    }
+
+    pub(super) fn draft(&self) -> io::Result<Draft> {
+        let mut chance = [0; 16];
+        getrandom::fill(&mut chance).map_err(io::Error::other)?;
+        let path = self.root.join(DRAFTS).join(hex::encode(&chance));
+        let open = || OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = match open() {
+            // The first of all: the folder is made when there is something to put there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(self.root.join(DRAFTS))?;
+                let parent = self.root.parent().filter(|parent| !parent.as_os_str().is_empty());
+                sync(parent.unwrap_or(Path::new(".")))?;
+                open()?
+            }
+            opened => opened?,
+        };
+        Ok(Draft { path, file })
+    }
+
+    /// Make it durable, and give it its name. One that is there already is replaced: it is as good, but older, and may be about
+    /// to be collected.
+    pub(super) fn keep(&self, draft: Draft, sha256: &[u8; 32]) -> io::Result<()> {
+        draft.file.sync_all()?;
+        let path = self.path(sha256);
+        let folder = path.parent().unwrap_or(&self.root);
+        if !folder.is_dir() {
+            fs::create_dir_all(folder)?;
+            sync(&self.root)?;
+        }
+        let names = self.names();
+        fs::rename(&draft.path, &path)?;
+        drop(names);
+        sync(folder)
+    }
+
+    pub(super) fn read(&self, sha256: &[u8; 32]) -> io::Result<Option<File>> {
+        found(File::open(self.path(sha256)))
+    }
+
+    pub(super) fn size(&self, sha256: &[u8; 32]) -> io::Result<Option<u64>> {
+        Ok(found(fs::metadata(self.path(sha256)))?.map(|about| about.len()))
+    }
+
+    /// Now, by the clock that the folder's own times come from.
+    fn now(&self) -> io::Result<SystemTime> {
+        self.draft()?.file.metadata()?.modified()
+    }
+
+    /// Objects of one first byte that were written so long ago, and drafts that whoever wrote them has left behind.
+    pub(super) fn old(&self, first: u8, age: Duration) -> io::Result<Vec<Found>> {
+        if !self.root.is_dir() {
+            return Ok(Vec::new());
+        }
+        let now = self.now()?;
+        if first == 0 {
+            for entry in fs::read_dir(self.root.join(DRAFTS))? {
+                let path = entry?.path();
+                if is_old(&path, now, age.max(LEFT_BEHIND))? {
+                    found(fs::remove_file(path))?;
+                }
+            }
+        }
+        let folder = self.root.join(hex::encode(&[first]));
+        let Some(entries) = found(fs::read_dir(&folder))? else { return Ok(Vec::new()) };
+        let mut old = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let Some(sha256) = entry.file_name().to_str().and_then(|rest| super::hash(first, rest)) else { continue };
+            if is_old(&entry.path(), now, age)? {
+                let bytes = found(entry.metadata())?.map_or(0, |about| about.len());
+                old.push(Found { sha256, bytes });
+            }
+        }
+        Ok(old)
+    }
+
+    /// Take an object out if it is still as old: somebody may have brought it again meanwhile.
+    pub(super) fn remove(&self, sha256: &[u8; 32], age: Duration) -> io::Result<bool> {
+        let (path, now) = (self.path(sha256), self.now()?);
+        let _names = self.names();
+        Ok(is_old(&path, now, age)? && found(fs::remove_file(path))?.is_some())
+    }
+}
+
+/// A draft that nobody has written to for so long is nobody's.
+const LEFT_BEHIND: Duration = Duration::from_hours(1);
+
+/// Gone is not old.
+fn is_old(path: &Path, now: SystemTime, age: Duration) -> io::Result<bool> {
+    let Some(about) = found(fs::metadata(path))? else { return Ok(false) };
+    Ok(now.duration_since(about.modified()?).is_ok_and(|since| since >= age))
+}
+
+/// What is not there is nothing, not an error.
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A name in a folder is durable when the folder is.
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}

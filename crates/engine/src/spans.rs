@@ -1,0 +1,98 @@
+//! Traces: what an engine tells of operations and executions whose record or request stands in one.
+//!
+//! An execution's span has an id that follows from its record and its token, so that whoever leases the job can be told it, and
+//! whoever sees the execution end can give it, also after a restart and in another process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_core::decide::RecordChange;
+use onceward_core::record::{ExecutionStatus, Record, Token};
+use onceward_core::time::Time;
+use onceward_core::trace::Trace;
+use onceward_core::value::RecordId;
+use onceward_store::{Outcome, Write};
+use sha2::{Digest, Sha256};
+
+/// Somebody who is told. Must come back at once.
+pub trait Spans: std::fmt::Debug + Send + Sync + 'static {
+    fn operation(&self, operation: OperationSpan);
+    fn execution(&self, execution: ExecutionSpan);
+}
+
+/// One call, from when it came to its answer.
+#[derive(Clone, Debug)]
+pub struct OperationSpan {
+    /// The request that it came with.
+    pub parent: Trace,
+    pub kind: &'static str,
+    pub took: Duration,
+    /// Of a refusal or a failure.
+    pub code: Option<Arc<str>>,
+}
+
+/// One leased attempt, from the lease to its end.
+#[derive(Clone, Debug)]
+pub struct ExecutionSpan {
+    /// The request that made the record.
+    pub parent: Trace,
+    /// Its own place in that trace.
+    pub own: Trace,
+    pub record: RecordId,
+    pub lifecycle: Arc<str>,
+    pub attempt: u64,
+    pub leased_at: Time,
+    pub ended_at: Time,
+    /// `done`, `failed`, `lost`, `yielded` or `left`. Never a worker's own words.
+    pub end: &'static str,
+}
+
+/// Where an execution stands in the trace of its record: what a worker is to go on from.
+pub fn trace_of(record: &Record, token: Token) -> Option<Trace> {
+    let parent = record.trace?;
+    let mut sha = Sha256::new();
+    sha.update(b"onceward execution");
+    sha.update(record.id.0.as_bytes());
+    sha.update(token.0.to_be_bytes());
+    let hash: [u8; 32] = sha.finalize().into();
+    let mut span = [0; 8];
+    span.copy_from_slice(&hash[..8]);
+    // A span's id is never zero.
+    span[7] |= 1;
+    Some(Trace { span, ..parent })
+}
+
+/// Tell of the executions that a saved batch has ended.
+pub(crate) fn tell(spans: &dyn Spans, writes: &[Write]) {
+    for write in writes {
+        let Outcome::Changes(changes) = &write.outcome else { continue };
+        changes.records.iter().filter_map(ended).for_each(|span| spans.execution(span));
+    }
+}
+
+fn ended(change: &RecordChange) -> Option<ExecutionSpan> {
+    let record = &*change.after;
+    let parent = record.trace.filter(|trace| trace.is_sampled())?;
+    let execution = record.execution.as_ref().filter(|execution| !execution.status.is_live())?;
+    let before = change.before.as_ref().and_then(|before| before.execution.as_ref());
+    if before.is_some_and(|before| before.token == execution.token && !before.status.is_live()) {
+        return None;
+    }
+    let end = match (execution.status, execution.aborted.as_ref().map(|abort| &*abort.code)) {
+        (ExecutionStatus::Done, _) => "done",
+        (_, Some("lost")) => "lost",
+        (_, Some("yielded")) => "yielded",
+        (_, Some("left")) => "left",
+        _ => "failed",
+    };
+    Some(ExecutionSpan {
+        parent,
+        own: trace_of(record, execution.token)?,
+        record: record.id,
+        lifecycle: Arc::clone(&record.lifecycle.name),
+        attempt: execution.token.0,
+        leased_at: execution.leased_at,
+        ended_at: execution.finished_at.unwrap_or(record.updated_at),
+        end,
+    })
+}

@@ -1,0 +1,141 @@
+//! `onceward lifecycle` on a database without a server, and what `serve` says of files that it does not take.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use onceward_core::diagnostic::{File, Files};
+use onceward_core::record::Actor;
+use onceward_engine::{Config, Engine};
+use onceward_store::{Clock, SqliteStore};
+use onceward_testkit::Folder;
+use serde_json::{Value, json};
+
+const NOTE: &str = "language = 1\nlifecycle = \"desk.note\"\nabout = \"Something to remember\"\n[states]\n\
+    open = { about = \"to do\", rest = true }\nover = { about = \"done\", final = true }\n[fields]\n\
+    text = { type = \"string\", max = 100, default = \"\" }\n[[on.create]]\ngo = \"-> open\"\ntake = [\"text\"]\n\
+    [[on.close]]\ngo = \"open -> over\"\n";
+
+fn onceward(folder: &Path, words: &[&str]) -> (i32, String, String) {
+    let said = Command::new(env!("CARGO_BIN_EXE_onceward"))
+        .args(words)
+        .current_dir(folder)
+        .env_remove("ONCEWARD_URL")
+        .env_remove("ONCEWARD_KEY")
+        .output()
+        .expect("the program runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (said.status.code().unwrap_or(-1), text(&said.stdout), text(&said.stderr))
+}
+
+/// A database with notes of two versions: three of the first, one of them too long for the second, and one of the second.
+fn notes(path: &Path) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let engine = Engine::open(SqliteStore::open(path, Clock::machine()).expect("a new file"), Config::default());
+        let define = async |text: &str| {
+            let files = vec![File { name: "note.toml".to_owned(), text: text.into() }];
+            engine.define(&Files { files }).await.expect("sound files");
+        };
+        let note = async |text: &str| {
+            let Value::Object(fields) = json!({ "text": text }) else { unreachable!() };
+            engine.create(&Actor::new("ann", &["producer"]), "desk.note", fields).await.expect("a note");
+        };
+        define(NOTE).await;
+        for text in ["milk", "bread", "a very long story that nobody will ever read to its end"] {
+            note(text).await;
+        }
+        define(&NOTE.replace("open", "todo").replace("max = 100", "max = 20")).await;
+        note("tea").await;
+        engine.close().await;
+    });
+}
+
+#[test]
+fn versions_on_a_database() {
+    let folder = Folder::new();
+    let file = folder.file();
+    notes(&file);
+    let here: PathBuf = file.parent().expect("a folder").to_path_buf();
+    let db = format!("sqlite:{}", file.display());
+    let lifecycle = |words: &[&str]| {
+        let mut all = vec!["lifecycle"];
+        all.extend(words);
+        all.extend(["--db", db.as_str()]);
+        onceward(&here, &all)
+    };
+    let list = || -> Vec<(String, bool, u64)> {
+        let (code, out, err) = lifecycle(&["list", "desk.note", "--json"]);
+        assert_eq!(code, 0, "{err}");
+        let said: Value = serde_json::from_str(&out).expect("JSON");
+        let one = |version: &Value| {
+            let text = version["hash"].as_str().expect("a hash").to_owned();
+            (text, version["current"].as_bool().expect("a truth"), version["living"].as_u64().expect("a number"))
+        };
+        said["versions"].as_array().expect("a list").iter().map(one).collect()
+    };
+    let versions = list();
+    let (old, new) = (versions[0].0.clone(), versions[1].0.clone());
+    assert_eq!(versions, [(old.clone(), false, 3), (new.clone(), true, 1)]);
+    let (code, out, _) = lifecycle(&["list"]);
+    assert!(code == 0 && out.contains("onceward.delivery") && out.contains(&new[..12]), "{out}");
+
+    // What keeps all of them is said before one is moved.
+    let (code, _, err) = lifecycle(&["move", "desk.note"]);
+    assert!(code == 1 && err.contains("say with open=…"), "{code} {err}");
+    let (code, _, err) = lifecycle(&["move", "desk.note", "--map", "open"]);
+    assert!(code == 2 && err.contains("OLD=NEW"), "{code} {err}");
+    let (code, out, err) = lifecycle(&["move", "desk.note", "--map", "open=todo", "--dry-run"]);
+    assert!(code == 1 && out.contains("2 records of desk.note would be moved"), "{code} {out} {err}");
+    let (code, out, err) = lifecycle(&["move", "desk.note", "--map", "open=todo"]);
+    assert!(code == 1 && out.contains("2 records of desk.note were moved"), "{code} {out} {err}");
+    assert!(err.contains("not moved: ") && err.contains("`text` must have at most 20 characters"), "{err}");
+    assert_eq!(list(), [(old.clone(), false, 1), (new.clone(), true, 3)]);
+
+    // Back, by a part of the hash.
+    for (hash, expected) in [("0123", 1), ("ffffffffffff", 1), (&old[..8], 0), (&old, 0)] {
+        let (code, out, err) = lifecycle(&["use", "desk.note", hash]);
+        assert_eq!(code, expected, "{hash}: {out} {err}");
+    }
+    assert_eq!(list()[0], (old.clone(), true, 1));
+    let (code, out, err) = lifecycle(&["move", "desk.note", "--from", &new[..12], "--map", "todo=open", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let said: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((&said["moved"], &said["to"]), (&json!(3), &json!(old)));
+    let (code, out, err) = onceward(&here, &["verify", "--db", &db]);
+    assert_eq!(code, 0, "{out} {err}");
+    // Who made it current is in the log for all to see, and no server is needed to be told that there is none.
+    let (code, _, err) = onceward(&here, &["lifecycle", "list", "--server", "http://127.0.0.1:9"]);
+    assert!(code == 2 && err.contains("cannot reach"), "{code} {err}");
+    let (code, _, err) = lifecycle(&["list", "desk.nothing"]);
+    assert!(code == 2 && err.contains("desk.nothing"), "{code} {err}");
+}
+
+/// A server does not start on files that are not sound, and says where they are wrong.
+#[test]
+fn unsound_files_keep_a_server_from_starting() {
+    let folder = Folder::new();
+    let here = folder.file().parent().expect("a folder").to_path_buf();
+    let own = here.join("own");
+    std::fs::create_dir_all(&own).expect("a folder");
+    let serve =
+        || onceward(&here, &["serve", "--db", "sqlite::memory:", "--listen", "127.0.0.1:0", "--lifecycles", "own"]);
+    let (code, _, err) = serve();
+    assert!(code == 2 && err.contains("own holds no lifecycle files"), "{code} {err}");
+    std::fs::write(own.join("note.toml"), NOTE.replace("open -> over", "open -> ovr")).expect("a file");
+    let (code, _, err) = serve();
+    assert!(code == 1 && err.contains("own/note.toml:") && err.contains("unknown-state"), "{code} {err}");
+    // What is nobody's, not here and not in the database.
+    std::fs::write(
+        own.join("note.toml"),
+        NOTE.replace("[fields]", "[fields]\nof = { type = \"ref\", to = \"desk.none\" }"),
+    )
+    .expect("a file");
+    let (code, _, err) = serve();
+    assert!(code == 1 && err.contains("desk.none"), "{code} {err}");
+    std::fs::write(own.join("note.toml"), vec![b' '; 300_000]).expect("a file");
+    let (code, _, err) = serve();
+    assert!(code == 1 && err.contains("too large"), "{code} {err}");
+    std::fs::write(own.join("note.toml"), [0xff, 0xfe]).expect("a file");
+    let (code, _, err) = serve();
+    assert!(code == 1 && err.contains("not UTF-8"), "{code} {err}");
+}

@@ -1,0 +1,163 @@
+//! What can be seen of a real server from outside: and what cannot.
+
+mod collector;
+#[path = "../desk/mod.rs"]
+mod desk;
+mod server;
+
+use std::collections::BTreeSet;
+
+use collector::Collector;
+use serde_json::{Value as Json, json};
+use server::Server;
+
+const JOB: &str = "document.job";
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+fn create(server: &Server, headers: &[(&str, &str)], body: &Json) -> String {
+    let made = server.ask("POST", &format!("/v1/lifecycles/{JOB}/records"), headers, body).ok();
+    let id = made["id"].as_str().expect("an id").to_owned();
+    server.post(&format!("/v1/records/{id}/events/submit"), &json!({})).ok();
+    id
+}
+
+fn report(server: &Server, execution: &Json, what: &str, headers: &[(&str, &str)], mut body: Json) -> Json {
+    let id = execution["id"].as_str().expect("an id");
+    body["token"] = execution["token"].clone();
+    server.ask("POST", &format!("/v1/executions/{id}/{what}"), headers, &body).ok()
+}
+
+/// DOC-15: whatever callers and workers bring stands in no log line, no metric and no trace, at the lowest level of all.
+#[test]
+fn nothing_that_callers_bring_is_told() {
+    let (folder, collector) = (desk::folder("observe-told"), Collector::start());
+    let server = Server::start(&folder.join("db"), &["--otlp", &collector.url]);
+    let traced = [("traceparent", PARENT), ("idempotency-key", "MARK-key")];
+    let job = create(&server, &traced, &json!({ "payload": "MARK-payload", "fields": { "requestId": "MARK-field" } }));
+    // Again, by its key; and by its unique field.
+    let path = format!("/v1/lifecycles/{JOB}/records");
+    let same = json!({ "payload": "MARK-payload", "fields": { "requestId": "MARK-field" } });
+    server.ask("POST", &path, &traced, &same).ok();
+    server.post(&path, &same).ok();
+    // Refused, in several ways.
+    for body in [
+        json!({ "payload": "MARK-payload", "fields": { "MARK-name": "MARK-field" } }),
+        json!({ "payload": "MARK-payload", "fields": { "requestId": ["MARK-field"] } }),
+        json!({ "MARK-member": "MARK-payload" }),
+        json!("MARK-body"),
+    ] {
+        assert!((400..500).contains(&server.post(&path, &body).status));
+    }
+    assert!(
+        server.post(&format!("/v1/records/{job}/events/submit"), &json!({ "input": { "MARK-input": 1 } })).status
+            >= 400
+    );
+    assert_eq!(server.get("/MARK-path?MARK-query=MARK-value").status, 404);
+    // One fails for good, in words of its own; the other is done.
+    let failing = server.lease(JOB, &[]);
+    let error = json!({ "code": "MARK_CODE", "message": "MARK-message", "retryable": false });
+    report(&server, &failing, "fail", &[], json!({ "error": error }));
+    create(&server, &traced[..1], &json!({ "payload": "MARK-payload" }));
+    let held = server.lease(JOB, &[]);
+    let result = json!({ "result": { "MARK-result": "MARK-result" }, "finish": true });
+    report(&server, &held, "commit", &[], result.clone());
+    report(&server, &held, "commit", &[], result);
+    // It is there, for those who may read it.
+    assert!(server.get(&format!("/v1/records/{job}")).text.contains("MARK-message"));
+
+    let metrics = server.get("/metrics").text;
+    let written = server.stop();
+    let traces = collector.text();
+    assert!(written.contains("\"request\"") && written.contains("engine drained"), "{written}");
+    assert!(
+        metrics.contains("onceward_executions_ended_total{lifecycle=\"document.job\",end=\"failed\"} 1"),
+        "{metrics}"
+    );
+    assert!(!collector.named(&format!("execution {JOB}")).is_empty(), "{traces}");
+    for (what, text) in [("the log", &written), ("the metrics", &metrics), ("the traces", &traces)] {
+        let found = text.to_uppercase().find("MARK");
+        assert!(found.is_none(), "{what} tell of it: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
+    }
+}
+
+/// A trace goes from the request that made a job to the execution, though the server was another one then; the worker is told
+/// where to go on from, and its reports stand there.
+#[test]
+fn a_trace_outlives_a_restart() {
+    let (folder, collector) = (desk::folder("observe-trace"), Collector::start());
+    let options = ["--otlp", &*collector.url];
+    let server = Server::start(&folder.join("db"), &options);
+    create(&server, &[("traceparent", PARENT)], &json!({ "payload": "x" }));
+    server.stop();
+    let asked = collector.named(&format!("POST {}", "/v1/lifecycles/{name}/records"));
+    assert_eq!(asked.len(), 1, "{:?}", collector.spans());
+    assert_eq!((&asked[0]["traceId"], &asked[0]["parentSpanId"]), (&json!(TRACE), &json!("00f067aa0ba902b7")));
+
+    let server = Server::start(&folder.join("db"), &options);
+    let held = server.lease(JOB, &[]);
+    let told = held["traceparent"].as_str().expect("a worker is told where it stands").to_owned();
+    report(&server, &held, "commit", &[("traceparent", &told)], json!({ "result": 1, "finish": true }));
+    server.stop();
+
+    let turns = collector.named(&format!("execution {JOB}"));
+    assert_eq!(turns.len(), 1, "{:?}", collector.spans());
+    let turn = &turns[0];
+    assert_eq!(turn["traceId"], TRACE);
+    assert_eq!(turn["parentSpanId"], asked[0]["spanId"]);
+    assert_eq!(turn["links"], json!([{ "traceId": TRACE, "spanId": asked[0]["spanId"] }]));
+    assert_eq!(told, format!("00-{TRACE}-{}-01", turn["spanId"].as_str().unwrap()));
+    let reports = collector.named(&format!("POST {}", "/v1/executions/{id}/{report}"));
+    assert_eq!(reports.len(), 1, "{:?}", collector.spans());
+    assert_eq!((&reports[0]["traceId"], &reports[0]["parentSpanId"]), (&json!(TRACE), &turn["spanId"]));
+    let operations: BTreeSet<String> = collector
+        .spans()
+        .iter()
+        .filter(|span| span["traceId"] == TRACE)
+        .filter_map(|span| Some(span["name"].as_str()?.strip_prefix("operation ")?.to_owned()))
+        .collect();
+    assert!(operations.contains("create") && operations.contains("commit"), "{operations:?}");
+}
+
+/// INV-5: what goes wrong can be seen from outside: a refusal, a failed attempt, a request that nobody takes. All that is
+/// exported stands on the page, and what the page says is exported stands there.
+#[test]
+fn what_goes_wrong_is_counted() {
+    let folder = desk::folder("observe-metrics");
+    let server = Server::start(&folder.join("db"), &[]);
+    create(&server, &[], &json!({ "payload": "x" }));
+    let held = server.lease(JOB, &[]);
+    report(&server, &held, "fail", &[], json!({ "error": { "code": "CORRUPT_DATA", "message": "no" } }));
+    let id = held["record"]["id"].as_str().expect("its job");
+    assert_eq!(server.post(&format!("/v1/records/{id}/events/submit"), &json!({})).status, 409);
+    assert_eq!(server.get("/nowhere").status, 404);
+    let answer = server.get("/metrics");
+    assert!(answer.head.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{}", answer.head);
+    assert!(answer.head.to_lowercase().contains("x-request-id: "), "{}", answer.head);
+    for line in [
+        "onceward_records_created_total{lifecycle=\"document.job\"} 1",
+        "onceward_records_ended_total{lifecycle=\"document.job\",state=\"FAILED\"} 1",
+        "onceward_executions_ended_total{lifecycle=\"document.job\",end=\"failed\"} 1",
+        "onceward_refused_total{lifecycle=\"document.job\",code=\"wrong_state\"} 1",
+        "onceward_http_requests_total{route=\"unmatched\",method=\"GET\",status=\"4xx\"} 1",
+        "onceward_records{lifecycle=\"document.job\",state=\"FAILED\"} 1",
+        "onceward_store_up 1",
+        "onceward_leases_live 0",
+    ] {
+        assert!(answer.text.lines().any(|own| own == line), "{line}\n{}", answer.text);
+    }
+    let page = include_str!("../../../../docs/observability.md");
+    let told: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let given: BTreeSet<&str> =
+        answer.text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let unknown: Vec<_> = given.difference(&told).collect();
+    assert!(unknown.is_empty(), "{unknown:?} do not stand on the page");
+    let missing: Vec<_> = told
+        .difference(&given)
+        .filter(|name| name.starts_with("onceward_") && **name != "onceward_trace_spans_total")
+        .collect();
+    assert!(missing.is_empty(), "{missing:?} stand on the page and are not exported");
+    let open = server.ask("GET", "/metrics", &[("accept", "application/openmetrics-text; version=1.0.0")], &Json::Null);
+    assert!(open.text.ends_with("# EOF\n") && open.head.contains("application/openmetrics-text"), "{}", open.head);
+    server.stop();
+}

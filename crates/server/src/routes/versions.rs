@@ -1,0 +1,229 @@
+//! Versions of lifecycles: which there are, which one is current, and records moved from one to another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use onceward_engine::{Left, MOST_MOVED, Moving};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::caller::Caller;
+use crate::input::{At, Given};
+use crate::problem::Problem;
+use crate::shape::{Text, When, ok};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list)).routes(routes!(make_current)).routes(routes!(move_some))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Versions {
+    /// In the order in which they came.
+    versions: Vec<VersionShape>,
+}
+
+/// A version of a lifecycle.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Version)]
+struct VersionShape {
+    #[schema(value_type = String)]
+    lifecycle: Arc<str>,
+    #[schema(value_type = String)]
+    hash: Arc<str>,
+    /// New records are made by it.
+    current: bool,
+    #[schema(value_type = String, format = DateTime)]
+    came_at: When,
+    /// When it last became the current one.
+    #[schema(value_type = String, format = DateTime)]
+    current_since: When,
+    /// On whose word, where it was somebody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    by: Option<Arc<str>>,
+    /// How many records live by it, and how many have ended. For operators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    living: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    ended: Option<u64>,
+}
+
+/// List the versions of a lifecycle
+#[utoipa::path(
+    get, path = "/v1/lifecycles/{name}/versions", tag = "lifecycles",
+    params(("name" = String, Path, description = "The lifecycle's name")),
+    responses((status = 200, description = "All of them", body = Versions))
+)]
+async fn list(State(app): State<App>, caller: Caller, At(name): At<String>) -> Result<Response, Problem> {
+    let catalog = app.engine().lifecycles().await?;
+    let found = catalog.versions(&name);
+    if found.is_empty() {
+        return Err(Problem::new(404, "no_such_lifecycle", "there is no lifecycle of this name"));
+    }
+    let counts = match caller.must_be_operator() {
+        Ok(()) => Some(app.engine().counts_by_version(&caller.actor).await?),
+        Err(_) => None,
+    };
+    let counted = |hash: &Arc<str>, ended: bool| {
+        let own = counts.as_ref()?.iter().filter(|count| count.definition == *hash && count.is_final == ended);
+        Some(own.map(|count| count.count).sum())
+    };
+    let versions = found.into_iter().map(|version| VersionShape {
+        living: counted(&version.lifecycle.hash, false),
+        ended: counted(&version.lifecycle.hash, true),
+        lifecycle: Arc::clone(&version.lifecycle.name),
+        hash: Arc::clone(&version.lifecycle.hash),
+        current: version.is_current,
+        came_at: When(version.came_at),
+        current_since: When(version.current_since),
+        by: version.by,
+    });
+    ok(&Versions { versions: versions.collect() })
+}
+
+/// Which version is to be current.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewCurrent {
+    /// Its hash, or the beginning of it: 8 characters at least.
+    #[schema(min_length = 8, max_length = 64)]
+    hash: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Current {
+    #[schema(value_type = String)]
+    lifecycle: Arc<str>,
+    #[schema(value_type = String)]
+    hash: Arc<str>,
+}
+
+/// Make a version the current one
+///
+/// For operators. Back to an older version, or forward again: new records are made by it from now on, in every process. Those that are
+/// there keep theirs.
+#[utoipa::path(
+    post, path = "/v1/lifecycles/{name}/use", tag = "operators",
+    params(("name" = String, Path, description = "The lifecycle's name")),
+    request_body = NewCurrent,
+    responses((status = 200, description = "It is current", body = Current))
+)]
+async fn make_current(
+    State(app): State<App>,
+    caller: Caller,
+    At(name): At<String>,
+    Given(new): Given<NewCurrent>,
+) -> Result<Response, Problem> {
+    caller.must_be_operator()?;
+    let version = app.engine().use_version(&caller.actor, &name, &new.hash).await?;
+    ok(&Current { lifecycle: Arc::clone(&version.name), hash: Arc::clone(&version.hash) })
+}
+
+/// Which records go where.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewMove {
+    /// Old state to new one, where the other version calls it differently.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, String>)]
+    map: BTreeMap<Arc<str>, Arc<str>>,
+    /// Only records of this version.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    from: Option<Arc<str>>,
+    /// To this version; the current one where it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    to: Option<Arc<str>>,
+    /// Records that have ended, too.
+    #[serde(default)]
+    ended: bool,
+    /// Only find out who can be moved.
+    #[serde(default)]
+    dry_run: bool,
+    /// The `next` of the step before.
+    #[serde(default)]
+    #[schema(minimum = 0)]
+    after: Option<u64>,
+    /// How many records to move in this step.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// What became of one step.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Moved)]
+pub(crate) struct MovedShape {
+    /// The version that they live by.
+    #[schema(value_type = String)]
+    to: Arc<str>,
+    /// How many there were to be moved before this step.
+    #[schema(minimum = 0)]
+    records: u64,
+    #[schema(minimum = 0)]
+    moved: u64,
+    left: Vec<LeftShape>,
+    /// Where to go on; null where all were looked at.
+    #[schema(minimum = 0)]
+    next: Option<u64>,
+}
+
+/// A record that was not moved.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Left)]
+struct LeftShape {
+    #[schema(value_type = String, format = Uuid)]
+    record: Text<onceward_core::value::RecordId>,
+    #[schema(value_type = String)]
+    state: Arc<str>,
+    #[schema(value_type = String)]
+    code: Arc<str>,
+    reason: String,
+}
+
+impl From<Left> for LeftShape {
+    fn from(left: Left) -> Self {
+        Self { record: Text(left.record), state: left.state, code: left.code, reason: left.reason }
+    }
+}
+
+/// Move records to another version
+///
+/// For operators. A bounded number at a time: send the answer's `next` as `after` until it is null. What keeps all of them is
+/// answered with `cannot_move` before any is moved; a record that cannot be moved is named in `left`.
+#[utoipa::path(
+    post, path = "/v1/lifecycles/{name}/move", tag = "operators",
+    params(("name" = String, Path, description = "The lifecycle's name")),
+    request_body = NewMove,
+    responses((status = 200, description = "What became of it", body = MovedShape))
+)]
+async fn move_some(
+    State(app): State<App>,
+    caller: Caller,
+    At(name): At<String>,
+    Given(new): Given<NewMove>,
+) -> Result<Response, Problem> {
+    caller.must_be_operator()?;
+    if !new.limit.is_none_or(|limit| (1..=MOST_MOVED).contains(&limit)) {
+        return Err(Problem::bad_input(format!("`limit` must be from 1 to {MOST_MOVED}")));
+    }
+    let NewMove { map, from, to, ended, dry_run, after, limit } = new;
+    let moving = Moving { lifecycle: name.into(), from, to, states: map, ended, dry_run };
+    let plan = app.engine().plan_move(&caller.actor, &moving).await?;
+    let step = app.engine().move_some(&caller.actor, &moving, after, limit.unwrap_or(MOST_MOVED)).await?;
+    ok(&MovedShape {
+        to: Arc::clone(&plan.to.hash),
+        records: plan.records(),
+        moved: step.moved,
+        left: step.left.into_iter().map(Into::into).collect(),
+        next: step.next,
+    })
+}
