@@ -55,8 +55,7 @@ pub(crate) fn line(entry: &Entry, before: Option<&str>) -> [String; 6] {
     let state = match (before, entry.state.as_deref()) {
         (Some(from), Some(to)) if from != to => format!("{from} -> {to}"),
         (None, Some(to)) => format!("-> {to}"),
-        (_, Some(same)) => same.to_owned(),
-        (Some(same), None) => same.to_owned(),
+        (_, Some(same)) | (Some(same), None) => same.to_owned(),
         (None, None) => String::new(),
     };
     let by = entry.actor.as_deref().unwrap_or_default();

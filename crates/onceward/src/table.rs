@@ -31,7 +31,7 @@ fn width(cell: &str) -> usize {
 
 /// To the millisecond, in UTC.
 pub(crate) fn when(time: Timestamp) -> String {
-    format!("{}", time.strftime("%Y-%m-%d %H:%M:%S%.3f"))
+    time.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
 }
 
 /// Text of anybody's, safe to show on a terminal, on one line.

@@ -27,8 +27,8 @@ const LAST_LINES: Length = Length::from_secs(2);
 /// Run a program for each job
 ///
 /// The payload comes on its standard input; what it writes to standard output is the result, 1 MB at most: JSON, or else text, or else
-/// bytes. In its environment it finds ONCEWARD_ID, ONCEWARD_LIFECYCLE, ONCEWARD_OWNER, ONCEWARD_EXECUTION, ONCEWARD_ATTEMPT,
-/// ONCEWARD_TOKEN, ONCEWARD_FIELDS (JSON) and ONCEWARD_URL.
+/// bytes. In its environment it finds `ONCEWARD_ID`, `ONCEWARD_LIFECYCLE`, `ONCEWARD_OWNER`, `ONCEWARD_EXECUTION`, `ONCEWARD_ATTEMPT`,
+/// `ONCEWARD_TOKEN`, `ONCEWARD_FIELDS` (JSON) and `ONCEWARD_URL`.
 ///
 /// Exit code 0 commits the result. 75, or death by a signal, fails retryably. 126 and 127 give the job back and stop the worker. Any
 /// other code fails for good. The last line on standard error is the message; `CODE: message` names the error's code.
@@ -73,10 +73,10 @@ pub(crate) struct Work {
     /// End when there is no job left, instead of waiting for more
     #[arg(long)]
     until_idle: bool,
-    /// Let programs have the worker's key in ONCEWARD_KEY
+    /// Let programs have the worker's key in `ONCEWARD_KEY`
     #[arg(long)]
     pass_key: bool,
-    /// How the log is written; for people on a terminal, JSON otherwise. ONCEWARD_LOG says how much
+    /// How the log is written; for people on a terminal, JSON otherwise. `ONCEWARD_LOG` says how much
     #[arg(long, value_enum, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
     #[command(flatten)]

@@ -63,7 +63,8 @@ pub(super) struct Moved {
     /// How many were still to be moved before it.
     #[serde(default)]
     pub(super) records: u64,
-    pub(super) moved: u64,
+    #[serde(rename = "moved")]
+    pub(super) count: u64,
     pub(super) left: Vec<LeftLine>,
     #[serde(default)]
     pub(super) next: Option<u64>,
@@ -274,7 +275,7 @@ async fn move_kept(
     Ok(Moved {
         to: plan.to.hash.to_string(),
         records: plan.records(),
-        moved: step.moved,
+        count: step.moved,
         left: left.collect(),
         next: step.next,
     })

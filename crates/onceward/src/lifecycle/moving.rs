@@ -75,8 +75,8 @@ impl MoveRecords {
                 let step = desk.move_some(&self.name, &moving, after).await?;
                 // The first step knows best: later ones find fewer.
                 records = step.records.max(records);
-                done += step.moved + step.left.len() as u64;
-                all.moved += step.moved;
+                done += step.count + step.left.len() as u64;
+                all.count += step.count;
                 all.to = step.to;
                 all.left.extend(step.left);
                 if let Some(bar) = &mut bar {
@@ -103,10 +103,10 @@ impl MoveRecords {
             complain(&format!("not moved: {} more\n", all.left.len() - NAMED));
         }
         let to = all.to.get(..12).unwrap_or(&all.to);
-        let records = if all.moved == 1 { "1 record".to_owned() } else { format!("{} records", all.moved) };
+        let records = if all.count == 1 { "1 record".to_owned() } else { format!("{} records", all.count) };
         let did = if self.dry_run {
             "would be moved"
-        } else if all.moved == 1 {
+        } else if all.count == 1 {
             "was moved"
         } else {
             "were moved"
@@ -129,5 +129,5 @@ fn as_json(all: &Moved) -> Value {
         .iter()
         .map(|left| json!({ "record": left.record, "state": left.state, "code": left.code, "reason": left.reason }))
         .collect();
-    json!({ "to": all.to, "moved": all.moved, "left": left })
+    json!({ "to": all.to, "moved": all.count, "left": left })
 }

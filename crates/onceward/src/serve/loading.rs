@@ -52,7 +52,7 @@ pub(super) fn read(folders: &[PathBuf], checks: &Checks) -> Result<Option<Loadin
             compile(&files).definitions.ok_or_else(|| anyhow!("the shipped system {system} does not compile"))?;
         match unanswered(&definitions, checks).first() {
             Some(check) => loading.left_out.push(format!("{system}, since {check}")),
-            None => loading.add(files, shipped),
+            None => loading.add(files, &shipped),
         }
     }
     if own.files.is_empty() {
@@ -62,7 +62,9 @@ pub(super) fn read(folders: &[PathBuf], checks: &Checks) -> Result<Option<Loadin
         Ok(loaded) => {
             let unanswered = unanswered(&loaded.definitions, checks);
             if !unanswered.is_empty() {
-                unanswered.iter().for_each(|check| complain(&format!("error: {check}\n")));
+                for check in &unanswered {
+                    complain(&format!("error: {check}\n"));
+                }
                 return Ok(None);
             }
         }
@@ -74,7 +76,7 @@ pub(super) fn read(folders: &[PathBuf], checks: &Checks) -> Result<Option<Loadin
         }
     }
     let all = declared(&own);
-    loading.add(own, all);
+    loading.add(own, &all);
     Ok(Some(loading))
 }
 
@@ -90,7 +92,7 @@ fn show(found: &[Diagnostic], files: &Files) {
 }
 
 impl Loading {
-    fn add(&mut self, files: Files, names: BTreeSet<Arc<str>>) {
+    fn add(&mut self, files: Files, names: &BTreeSet<Arc<str>>) {
         self.names.extend(names.iter().map(ToString::to_string));
         self.sets.push(files);
     }
@@ -98,10 +100,7 @@ impl Loading {
     /// Give them to the database; `false` once it was shown why it does not take them.
     pub(super) async fn define(&self, engine: &Engine<AnyStore>) -> Result<bool> {
         for files in &self.sets {
-            let error = match engine.define(files).await {
-                Ok(_) => continue,
-                Err(error) => error,
-            };
+            let Err(error) = engine.define(files).await else { continue };
             if let EngineError::Store(store) = &error
                 && let StoreError::Unsound(found) = &**store
             {

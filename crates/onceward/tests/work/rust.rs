@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use crate::stage::Stage;
 
-async fn job(client: &Client, payload: Value) -> Uuid {
-    client.create("desk.job", &NewRecord::of(&payload).expect("JSON")).await.expect("a job").id
+async fn job(client: &Client, payload: &Value) -> Uuid {
+    client.create("desk.job", &NewRecord::of(payload).expect("JSON")).await.expect("a job").id
 }
 
 /// EXE-6, EXE-7: typed in, typed out; each failure as the handler says it.
@@ -31,7 +31,7 @@ fn handlers_have_types() {
             }
         })
     });
-    let new = |payload: Value| stage.runtime.block_on(job(&stage.client, payload));
+    let new = |payload: Value| stage.runtime.block_on(job(&stage.client, &payload));
     let ids = [json!([1, 2, 3]), json!([0]), json!([1]), json!([2]), json!([3])].map(new);
     let (empty, wrong) = (new(json!([])), new(json!("text")));
     let codes = ids.map(|id| stage.until(id, "DONE").field("code"));
@@ -82,7 +82,7 @@ fn hearts_beat() {
             }
         })
     });
-    let ids: Vec<Uuid> = (0..4).map(|_| stage.runtime.block_on(job(&stage.client, json!(null)))).collect();
+    let ids: Vec<Uuid> = (0..4).map(|_| stage.runtime.block_on(job(&stage.client, &json!(null)))).collect();
     for id in &ids {
         stage.until(*id, "RUNNING");
         // Until it lasts longer than it ever was.
@@ -122,12 +122,12 @@ fn handlers_hear_why_they_are_to_stop() {
         })
     });
     let mut next = || stage.runtime.block_on(heard.recv()).expect("a word");
-    let id = stage.runtime.block_on(job(&stage.client, json!(null)));
+    let id = stage.runtime.block_on(job(&stage.client, &json!(null)));
     assert_eq!(next(), None);
     stage.fire(id, "cancel");
     assert_eq!(next(), Some(Stopping::Asked));
     stage.until(id, "CANCELLED");
-    let id = stage.runtime.block_on(job(&stage.client, json!(null)));
+    let id = stage.runtime.block_on(job(&stage.client, &json!(null)));
     assert_eq!(next(), None);
     stage.runtime.block_on(worker.close()).expect("closed");
     assert_eq!(next(), Some(Stopping::Closing));
@@ -148,7 +148,7 @@ fn a_handler_that_does_not_listen_is_dropped_and_its_job_given_back() {
             }
         })
     });
-    let id = stage.runtime.block_on(job(&stage.client, json!(null)));
+    let id = stage.runtime.block_on(job(&stage.client, &json!(null)));
     stage.runtime.block_on(heard.recv()).expect("it runs");
     stage.runtime.block_on(worker.close()).expect("closed");
     assert_eq!((stage.get(id).state.as_str(), stage.get(id).field("yields")), ("WAITING", json!(1)));
@@ -160,7 +160,7 @@ fn reports_can_be_sent_again_and_old_ones_are_refused() {
     let stage = Stage::new("reports");
     stage.runtime.block_on(async {
         let client = &stage.client;
-        let ids = [job(client, json!(1)).await, job(client, json!(2)).await];
+        let ids = [job(client, &json!(1)).await, job(client, &json!(2)).await];
         let call = onceward_worker::LeaseCall {
             lifecycles: vec!["desk.job".to_owned()],
             worker: "w".to_owned(),

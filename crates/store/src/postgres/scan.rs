@@ -135,12 +135,6 @@ const STANDING: &str = "checkpoint::text, floor::text, encode(head, 'hex')";
 
 const CONTENT: &str = "encode(sha256(bytes), 'hex'), refs::text";
 
-const RECORDS: &str = "r.id::text, r.definition::text, r.state::text, r.version::text, r.owner, r.fields, r.attempt::text, \
-     r.created_at::text, r.updated_at::text, r.started_at::text, r.finished_at::text, r.entered_at::text, \
-     r.hold::text, r.timers, r.committed::text, encode(r.payload, 'hex'), r.payload_bytes::text, r.stuck, \
-     encode(r.head, 'hex'), coalesce((SELECT (b.first + (r.entry & 1048575))::text FROM onceward.batches b \
-     WHERE b.batch = r.entry >> 20), 'place ' || r.entry), r.links::text";
-
 const EXECUTIONS: &str = "r.id::text, e.worker, e.holder, e.status::text, e.leased_at::text, e.expires_at::text, \
      e.started_at::text, e.finished_at::text, e.abort_code, e.abort_retryable::int::text, e.finish_moves::int::text, e.key";
 
