@@ -40,7 +40,7 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
     after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080"
 )]
 pub(crate) struct Serve {
-    /// The database: sqlite:PATH, sqlite::memory: for one that goes with the process, or postgres://…
+    /// The database: sqlite:PATH, `sqlite::memory:` for one that goes with the process, or postgres://…
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: Place,
     /// Where to listen; port 0 takes a free one
@@ -59,10 +59,10 @@ pub(crate) struct Serve {
     /// For developing: refuses to listen off this machine, keys or not
     #[arg(long)]
     dev: bool,
-    /// How the log is written; for people on a terminal, JSON otherwise. ONCEWARD_LOG says how much
+    /// How the log is written; for people on a terminal, JSON otherwise. `ONCEWARD_LOG` says how much
     #[arg(long, value_enum, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// Where traces go: a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318
+    /// Where traces go: a collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp: Option<String>,
 }
@@ -99,9 +99,8 @@ impl Serve {
         }
         logging::start(self.log_format)?;
         // Before anything is opened: what is wrong with the files is told without a database.
-        let loading = match loading::read(&self.lifecycles, &Config::default().checks)? {
-            Some(loading) => loading,
-            None => return Ok(Outcome::Wanting),
+        let Some(loading) = loading::read(&self.lifecycles, &Config::default().checks)? else {
+            return Ok(Outcome::Wanting);
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let done = runtime.block_on(self.serve(&loading));
@@ -233,12 +232,13 @@ impl Serve {
             self.db
         );
         for left_out in &loading.left_out {
-            text.push_str(&format!("not loaded: {left_out}\n"));
+            text.extend(["not loaded: ", left_out, "\n"]);
         }
-        text.push_str(&format!(
+        let next = format!(
             "\nTry, in another terminal:\n  onceward new {server}execution.job --payload '{{\"hello\": \"world\"}}'\n  \
              onceward work {server}execution.job -- cat\n\nCtrl-C stops it.\n"
-        ));
+        );
+        text.push_str(&next);
         text
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use onceward_testkit::Folder;
 
 /// Far longer than it takes, on a machine that has much else to do.
-const LONGEST: Duration = Duration::from_secs(240);
+const LONGEST: Duration = Duration::from_mins(4);
 
 /// The fenced block of the page that begins with this.
 fn block<'a>(page: &'a str, begins: &str) -> &'a str {

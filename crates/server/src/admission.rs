@@ -202,7 +202,7 @@ mod tests {
         let own = (header::HOST, "127.0.0.1:7171");
         let json = (header::CONTENT_TYPE, "application/json; charset=utf-8");
         let origin = |site| (header::ORIGIN, site);
-        assert_eq!(said(&Method::GET, &[own.clone()]), None);
+        assert_eq!(said(&Method::GET, std::slice::from_ref(&own)), None);
         assert_eq!(said(&Method::POST, &[own.clone(), json.clone()]), None);
         assert_eq!(said(&Method::POST, &[own.clone(), json.clone(), origin("http://127.0.0.1:7171")]), None);
         for site in [

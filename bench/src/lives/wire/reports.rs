@@ -111,8 +111,8 @@ pub(crate) fn creates(place: &Place, seconds: u64) -> Done {
     for task in tasks {
         times.extend(runtime.block_on(task)?.map_err(|error| error.to_string())?);
     }
-    let rate = times.len() as f64 / seconds as f64;
-    println!("{CREATORS} connections: {rate:.0} single creates a second; the server has {} MB", server.megabytes()?);
+    let rate = u64::try_from(times.len())? / seconds.max(1);
+    println!("{CREATORS} connections: {rate} single creates a second; the server has {} MB", server.megabytes()?);
     print_times("an answered create", &mut times);
     Ok(())
 }
@@ -216,11 +216,11 @@ pub(crate) fn idle(place: &Place, workers: usize) -> Done {
     let post = wire.post("/v1/lifecycles/execution.job/records", br#"{"fields":{"budget":3}}"#);
     runtime.block_on(post).map_err(|error| error.to_string())?;
     println!("beside them a create takes {:.2} ms", asked.elapsed().as_secs_f64() * 1e3);
-    let mut served = 0;
+    let mut with_job = 0;
     for task in tasks {
         let answer = runtime.block_on(task)?.map_err(|error| error.to_string())?;
-        served += usize::from(answer.windows(8).any(|window| window == b"\"token\":"));
+        with_job += usize::from(answer.windows(8).any(|window| window == b"\"token\":"));
     }
-    println!("all answered after {:.0} s, {served} of them with the job", began.elapsed().as_secs_f64());
-    if served == 1 { Ok(()) } else { Err("one of them should have had the job".into()) }
+    println!("all answered after {:.0} s, {with_job} of them with the job", began.elapsed().as_secs_f64());
+    if with_job == 1 { Ok(()) } else { Err("one of them should have had the job".into()) }
 }

@@ -68,14 +68,14 @@ fn nothing_that_callers_bring_is_told() {
 
     let metrics = server.get("/metrics").text;
     let written = server.stop();
-    let traces = collector.text();
+    let exported = collector.text();
     assert!(written.contains("\"request\"") && written.contains("engine drained"), "{written}");
     assert!(
         metrics.contains("onceward_executions_ended_total{lifecycle=\"document.job\",end=\"failed\"} 1"),
         "{metrics}"
     );
-    assert!(!collector.named(&format!("execution {JOB}")).is_empty(), "{traces}");
-    for (what, text) in [("the log", &written), ("the metrics", &metrics), ("the traces", &traces)] {
+    assert!(!collector.named(&format!("execution {JOB}")).is_empty(), "{exported}");
+    for (what, text) in [("the log", &written), ("the metrics", &metrics), ("the traces", &exported)] {
         let found = text.to_uppercase().find("MARK");
         assert!(found.is_none(), "{what} tell of it: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
     }

@@ -63,12 +63,12 @@ impl Server {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([*name, ": ", *value, "\r\n"]);
         }
         if !body.is_empty() {
             head.push_str("content-type: application/json\r\n");
         }
-        head.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
+        head.extend(["content-length: ", &body.len().to_string(), "\r\n\r\n", &body]);
         stream.write_all(head.as_bytes()).expect("the request");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the answer");

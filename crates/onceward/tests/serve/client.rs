@@ -10,7 +10,7 @@ use onceward_testkit::postgres;
 use serde_json::Value as Json;
 
 /// Far longer than anything here takes: a test that waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The databases that a server is tried on.
 #[derive(Clone, Copy, Debug)]
@@ -122,13 +122,13 @@ impl Served {
 pub(crate) fn write(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
     for (name, value) in headers {
-        text.push_str(&format!("{name}: {value}\r\n"));
+        text.extend([*name, ": ", *value, "\r\n"]);
     }
     if let Some(body) = body {
         if !headers.iter().any(|(name, _)| *name == "content-type") {
             text.push_str("content-type: application/json\r\n");
         }
-        text.push_str(&format!("content-length: {}\r\n", body.len()));
+        text.extend(["content-length: ", &body.len().to_string(), "\r\n"]);
     }
     text.push_str("\r\n");
     text.push_str(body.unwrap_or_default());

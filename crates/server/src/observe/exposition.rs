@@ -143,7 +143,9 @@ mod tests {
         let mut page = Page::new(accept);
         page.metric(&COUNTER).add(&["x\"y\\z\n"], 3);
         let sizes = Histogram::new(SIZES);
-        [1, 1, 7, 5_000].into_iter().for_each(|size| sizes.add(size));
+        for size in [1, 1, 7, 5_000] {
+            sizes.add(size);
+        }
         page.metric(&SPREAD).spread(&[], &sizes.counted(), 1.0);
         page.end()
     }

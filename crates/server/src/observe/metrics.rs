@@ -285,7 +285,9 @@ fn server(page: &mut Page, app: &App, observe: &Observe) {
         own.classes.iter().for_each(|(class, count)| requests.add(&[&own.route, own.method, class], count));
     }
     let mut seconds = page.metric(&REQUEST_SECONDS);
-    counted.iter().for_each(|own| seconds.spread(&[&own.route, own.method], &own.times, MICROS));
+    for own in &counted {
+        seconds.spread(&[&own.route, own.method], &own.times, MICROS);
+    }
     let held = app.gate().held();
     for (metric, count) in [(&CONNECTIONS, held.connections), (&POLLS, held.polls), (&STREAMS, held.streams)] {
         page.metric(metric).add(&[], count);

@@ -31,9 +31,10 @@ async fn home(State(app): State<App>, caller: Result<Caller, Problem>) -> Result
     // Whoever has shown no key is not told what is done here.
     let names = names.filter(|_| caller.is_ok());
     // Names of lifecycles are made of letters, digits, dots and the like.
-    let lifecycles: String = names
+    let names: Vec<String> = names
         .map(|name| format!("<li><a href=\"/v1/lifecycles/{name}\">{name}</a> (<a href=\"/v1/lifecycles/{name}/diagram.svg\">picture</a>)</li>\n"))
         .collect();
+    let lifecycles = names.concat();
     let version = env!("CARGO_PKG_VERSION");
     Ok(Html(format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Onceward</title>\n\

@@ -13,7 +13,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(metrics))
 }
 
-/// Metrics in Prometheus's text form, or as OpenMetrics where `Accept` asks for it. For operators, and for keys with the role `metrics`.
+/// Metrics in Prometheus's text form, or as `OpenMetrics` where `Accept` asks for it. For operators, and for keys with the role `metrics`.
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, description = "the metrics", content_type = "text/plain", body = String)))]
 async fn metrics(State(app): State<App>, headers: HeaderMap) -> Response {

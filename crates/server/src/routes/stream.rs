@@ -147,7 +147,7 @@ impl Follower {
         let shape = EntryShape::of(entry, sees_all(&self.actor))?;
         // Text, numbers and what was JSON already; JSON on one line.
         let data = serde_json::to_string(&shape).unwrap_or_default();
-        text.push_str(&format!("id: {}\nevent: entry\ndata: {data}\n\n", entry.seq));
+        text.extend(["id: ", &entry.seq.to_string(), "\nevent: entry\ndata: ", &data, "\n\n"]);
         Ok(())
     }
 
