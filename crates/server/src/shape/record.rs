@@ -21,7 +21,7 @@ pub(crate) struct RecordShape<'a> {
     id: Text<RecordId>,
     lifecycle: &'a str,
     state: &'a str,
-    /// Grows by one with each operation that changes the record. Also its ETag.
+    /// Grows by one with each operation that changes the record. Also its `ETag`.
     #[schema(minimum = 1)]
     version: u64,
     owner: &'a str,
@@ -66,7 +66,7 @@ impl<'a> RecordShape<'a> {
         }
     }
 
-    /// The record as a whole answer, with its ETag.
+    /// The record as a whole answer, with its `ETag`.
     pub(crate) fn answer(status: StatusCode, record: &'a Record) -> Result<Response, Problem> {
         let mut response = answer(status, &Self::of(record))?;
         response.headers_mut().insert(header::ETAG, etag(record.version));
