@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -147,7 +148,7 @@ impl Follower {
         let shape = EntryShape::of(entry, sees_all(&self.actor))?;
         // Text, numbers and what was JSON already; JSON on one line.
         let data = serde_json::to_string(&shape).unwrap_or_default();
-        text.extend(["id: ", &entry.seq.to_string(), "\nevent: entry\ndata: ", &data, "\n\n"]);
+        let _ = write!(text, "id: {}\nevent: entry\ndata: {data}\n\n", entry.seq);
         Ok(())
     }
 
