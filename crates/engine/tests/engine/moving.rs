@@ -70,7 +70,7 @@ async fn all(engine: &Engine<AnyStore>, moving: &Moving, limit: usize) -> Moved 
     let (mut all, mut after) = (Moved::default(), None);
     loop {
         let step = engine.move_some(&ops(), moving, after, limit).await.expect("a step");
-        assert!(step.moved as usize + step.left.len() <= limit);
+        assert!(usize::try_from(step.moved).unwrap() + step.left.len() <= limit);
         all.moved += step.moved;
         all.left.extend(step.left);
         after = step.next;

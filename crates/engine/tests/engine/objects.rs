@@ -129,7 +129,7 @@ fn orphans_are_collected() {
         let (first, second) = (made(engine, &kept).await, made(engine, &kept).await);
         objects.put(Arc::clone(&orphan)).await.unwrap();
         assert_eq!(files(&root), (2, 0));
-        let young = collect(engine.store(), &objects, Length::from_secs(3_600)).await.unwrap();
+        let young = collect(engine.store(), &objects, Length::from_hours(1)).await.unwrap();
         assert_eq!((young.objects, files(&root).0), (0, 2), "somebody may be about to name it");
         let gone = collect(engine.store(), &objects, Length::ZERO).await.unwrap();
         assert_eq!((gone.objects, gone.bytes, files(&root)), (1, u64::try_from(orphan.len()).unwrap(), (1, 0)));
