@@ -338,11 +338,11 @@ fn two_abreast_and_one_lease() {
             let (engine, submission) = (engine.clone(), Submission::new(&worker(&format!("w{number}")), call));
             tokio::spawn(async move { engine.submit(submission).await })
         };
-        let tasks: Vec<_> = (0..64).map(lease).collect();
-        // The one that made the job, and two that lease it.
-        while store.came.load(Ordering::SeqCst) < 3 {
-            tokio::task::yield_now().await;
-        }
+        // One that is held up at the gate, and then enough of them that they set out beside it.
+        let mut tasks = vec![lease(0)];
+        store.have_come(2).await;
+        tasks.extend((1..64).map(lease));
+        store.have_come(3).await;
         store.gate.add_permits(100);
         let mut won = 0;
         for task in tasks {

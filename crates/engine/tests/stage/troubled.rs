@@ -35,6 +35,13 @@ pub(crate) struct Troubled {
 }
 
 impl Troubled {
+    /// Until so many saves have come to the gate.
+    pub(crate) async fn have_come(&self, saves: usize) {
+        while self.came.load(Ordering::SeqCst) < saves {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub(crate) fn new(
         inner: MemoryStore,
         trouble: impl Fn(&Batch) -> Option<Result<Save, StoreError>> + Send + Sync + 'static,

@@ -131,7 +131,10 @@ fn handlers_hear_why_they_are_to_stop() {
     assert_eq!(next(), None);
     stage.runtime.block_on(worker.close()).expect("closed");
     assert_eq!(next(), Some(Stopping::Closing));
-    assert_eq!((stage.get(id).state.as_str(), stage.get(id).field("yields")), ("WAITING", json!(1)));
+    let given_back = stage.get(id);
+    // Twice, where a call for work that was still out brought the same job once more.
+    assert!([json!(1), json!(2)].contains(&given_back.field("yields")), "{given_back:?}");
+    assert_eq!(given_back.state, "WAITING");
 }
 
 #[test]
