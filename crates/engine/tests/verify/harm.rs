@@ -7,6 +7,9 @@ use rusqlite::Connection;
 use crate::built::{Built, Running};
 use crate::schema::{Row, Table, other, tables};
 
+/// Tables of which the log says nothing: answers to keys that came before, and workers that were seen (docs/verify-columns.toml).
+const KNOWN_BY_NOBODY: [&str; 2] = ["requests", "workers"];
+
 /// Rows whose being there the log does not tell, or that mean nothing.
 fn missed(table: &str) -> &'static str {
     match table {
@@ -14,7 +17,6 @@ fn missed(table: &str) -> &'static str {
         "counts" | "tallies" => "count <> 0",
         // Bytes that no record has as payload are nobody's.
         "contents" => "refs <> 0",
-        "requests" => "false",
         _ => "true",
     }
 }
@@ -34,11 +36,11 @@ fn a_row_that_is_gone_is_missed() {
         for table in tables(&built.copy().connection()) {
             let copy = built.copy();
             let connection = copy.connection();
-            let rows = table.rows(&connection, missed(&table.name));
-            if rows.is_empty() {
-                assert!(matches!(&*table.name, "requests"), "{} is empty", table.name);
+            if KNOWN_BY_NOBODY.contains(&&*table.name) {
                 continue;
             }
+            let rows = table.rows(&connection, missed(&table.name));
+            assert!(!rows.is_empty(), "{} is empty", table.name);
             let row = &rows[chance.below(rows.len())];
             assert_eq!(table.delete(&connection, row), 1, "{} {row:?}", table.name);
             drop(connection);
@@ -62,7 +64,7 @@ fn a_row_that_was_added_is_noticed() {
         let built = Built::new(seed, 20);
         let mut chance = Chance::new(seed);
         for table in tables(&built.copy().connection()) {
-            if table.name == "requests" {
+            if KNOWN_BY_NOBODY.contains(&&*table.name) {
                 continue;
             }
             let copy = built.copy();

@@ -116,7 +116,7 @@ impl House {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         // What differs by itself.
         let mut headers: Vec<String> = head.lines().skip(1).map(str::to_owned).collect();
-        headers.retain(|line| !line.to_ascii_lowercase().starts_with("date:"));
+        headers.retain(|line| !is_of_the_moment(line));
         headers.sort();
         Said { status, headers, body: body.to_owned() }
     }
@@ -129,6 +129,12 @@ impl House {
         let _ = self.stop.send(());
         self.serving.await.expect("it ends").expect("without an error");
     }
+}
+
+/// A header that is another one in every answer.
+pub(crate) fn is_of_the_moment(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["date:", "x-request-id:"].iter().any(|name| line.starts_with(name))
 }
 
 /// An answer.
