@@ -222,7 +222,9 @@ fn timeless(said: Vec<(String, Said)>) -> Vec<(String, Said)> {
             for worker in body["workers"].as_array_mut().into_iter().flatten() {
                 worker["last_seen"] = Json::Null;
             }
-            Said { body: body.to_string(), ..said }
+            // A time may have fewer digits than another.
+            let headers = said.headers.into_iter().filter(|line| !line.starts_with("content-length")).collect();
+            Said { status: said.status, headers, body: body.to_string() }
         }
         _ => said,
     };
