@@ -45,6 +45,9 @@ pub(super) fn bad_syncs(seed: u64) -> Result<String> {
     failing(seed, "fsync,fdatasync", "EIO", "disk I/O error")
 }
 
+/// More threads than write to a database: the one that does nothing else, and those of the engine's runtime.
+const THREADS: usize = 20;
+
 /// Calls fail for a while, as the database's own processes see it.
 fn failing(seed: u64, call: &str, error: &str, words: &str) -> Result<String> {
     let folder = Folder::new();
@@ -56,7 +59,13 @@ fn failing(seed: u64, call: &str, error: &str, words: &str) -> Result<String> {
     let mut bench = Bench::new(&place, &by, seed)?;
     let during = bench.work(500, words, usize::MAX)?;
     ensure!(during.told > 0, "nobody was told `{words}`: {during:?}");
-    let after = bench.work(100, words, usize::MAX)?;
+    // strace counts the calls of each thread by itself, and several write: each of them has its bad time.
+    let mut after = bench.work(100, words, usize::MAX)?;
+    for _ in 0..THREADS {
+        if after.told > 0 {
+            after = bench.work(100, words, usize::MAX)?;
+        }
+    }
     ensure!(after.told == 0 && after.done > 50, "it did not go on: {after:?}");
     let ended = bench.end()?;
     Ok(format!("{} told `{words}`, {} done before and after; {ended}", during.told, during.done + after.done))
