@@ -20,7 +20,7 @@ fn block<'a>(page: &'a str, begins: &str) -> &'a str {
     &text[..text.find("```").expect("the block ends")]
 }
 
-/// EXE-4, EXE-14: what a stranger pastes works, and shows how a job outlives its worker.
+/// What a stranger pastes works, and shows how a job outlives its worker.
 #[test]
 fn the_tour_works_as_pasted() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
