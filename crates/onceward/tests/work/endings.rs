@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::stage::Stage;
 
-/// EXE-4, EXE-6: a program that ends with 0 has its output committed, once, and the job is done.
+/// A program that ends with 0 has its output committed, once, and the job is done.
 #[test]
 fn output_is_the_result() {
     let stage = Stage::new("output");
@@ -52,7 +52,7 @@ fn input_is_the_payload_byte_for_byte() {
     stage.until(id, "DONE");
 }
 
-/// EXE-7: a failure gives the job back or ends it, as the exit code says.
+/// A failure gives the job back or ends it, as the exit code says.
 #[test]
 fn failures_are_retried_or_final() {
     let stage = Stage::new("failures");

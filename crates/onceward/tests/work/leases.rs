@@ -15,7 +15,7 @@ fn with_a_family(pipe: &Pipe) -> String {
     )
 }
 
-/// EXE-4, EXE-7, EXE-8, FM-1: a worker is killed in the middle. Nothing of its program stays, the job is taken over, and its effect
+/// A worker is killed in the middle. Nothing of its program stays, the job is taken over, and its effect
 /// lands once.
 #[test]
 fn a_killed_worker_leaves_nothing_and_its_job_finishes_once() {
@@ -85,7 +85,7 @@ fn a_program_that_minds_has_time_to_tidy_up() {
     assert_eq!(stage.commits(id), 0);
 }
 
-/// EXE-8, EXE-9, FM-5: a worker sleeps past its lease. Its program ends with the lease all the same; the one who took over commits, and
+/// A worker sleeps past its lease. Its program ends with the lease all the same; the one who took over commits, and
 /// the sleeper changes nothing when it wakes up.
 #[test]
 fn a_worker_that_slept_too_long_has_lost() {
@@ -126,7 +126,7 @@ fn no_program_outlives_its_lease_when_the_server_is_away() {
     assert_eq!(stage.commits(id), 1);
 }
 
-/// EXE-14: a server that dies and comes back in the middle of a job costs nothing: the same attempt commits.
+/// A server that dies and comes back in the middle of a job costs nothing: the same attempt commits.
 #[test]
 fn a_server_that_comes_back_gets_the_report() {
     let mut stage = Stage::new("restarted");

@@ -15,7 +15,7 @@ async fn job(client: &Client, payload: &Value) -> Uuid {
     client.create("desk.job", &NewRecord::of(payload).expect("JSON")).await.expect("a job").id
 }
 
-/// EXE-6, EXE-7: typed in, typed out; each failure as the handler says it.
+/// Typed in, typed out; each failure as the handler says it.
 #[test]
 fn handlers_have_types() {
     let stage = Stage::new("typed");
@@ -42,7 +42,7 @@ fn handlers_have_types() {
     stage.runtime.block_on(worker.close()).expect("closed");
 }
 
-/// EXE-13, EXE-14: what is committed in the middle of a handler stays, whatever the handler does afterwards.
+/// What is committed in the middle of a handler stays, whatever the handler does afterwards.
 #[test]
 fn a_handler_may_commit_and_go_on() {
     let stage = Stage::new("two-phases");
@@ -65,7 +65,7 @@ fn a_handler_may_commit_and_go_on() {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
-/// EXE-5: a lease is kept as long as the handler runs, beyond its own length.
+/// A lease is kept as long as the handler runs, beyond its own length.
 #[test]
 fn hearts_beat() {
     let stage = Stage::new("heartbeats");
@@ -157,7 +157,7 @@ fn a_handler_that_does_not_listen_is_dropped_and_its_job_given_back() {
     assert_eq!((stage.get(id).state.as_str(), stage.get(id).field("yields")), ("WAITING", json!(1)));
 }
 
-/// EXE-8: a report that is repeated is answered as the first time; one of an old lease is refused, and says who won.
+/// A report that is repeated is answered as the first time; one of an old lease is refused, and says who won.
 #[test]
 fn reports_can_be_sent_again_and_old_ones_are_refused() {
     let stage = Stage::new("reports");
