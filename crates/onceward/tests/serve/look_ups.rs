@@ -120,9 +120,7 @@ fn workers_are_shown() {
     for db in BOTH {
         let served = Served::start(db);
         // The server's own, which posts deliveries, may be there already.
-        let own = |shown: &Json| {
-            shown["workers"].as_array().unwrap().iter().filter(|one| one["worker"] == "w").cloned().next()
-        };
+        let own = |shown: &Json| shown["workers"].as_array().unwrap().iter().find(|one| one["worker"] == "w").cloned();
         let before = served.get("/v1/workers").json();
         assert_eq!((own(&before), &before["complete"]), (None, &json!(true)));
         served.job(&json!(1));
