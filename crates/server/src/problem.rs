@@ -6,13 +6,13 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use onceward_core::decide::Refusal;
+use onceward_core::execution_id::ExecutionId;
 use onceward_engine::EngineError;
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use utoipa::ToSchema;
 
 use crate::pages;
-use crate::shape::ExecutionId;
 
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
@@ -180,7 +180,7 @@ fn refused(problem: Problem, refusal: &Refusal) -> Problem {
     if let Some(record) = refusal.record {
         problem = problem.with("record", record.to_string());
         if let Some(token) = refusal.committed {
-            let execution = ExecutionId { record, attempt: token }.to_string();
+            let execution = ExecutionId { record, token }.to_string();
             problem = problem.with("effect", json!({ "execution": execution, "token": token.0 }));
         }
     }

@@ -11,7 +11,7 @@ use onceward_core::time::Time;
 use serde::{Serialize, Serializer};
 
 pub(crate) use entry::EntryShape;
-pub(crate) use execution::{EffectShape, ExecutionId, ExecutionShape, of_bytes};
+pub(crate) use execution::{EffectShape, ExecutionShape, of_bytes};
 pub(crate) use record::{RecordShape, etag};
 
 use crate::problem::Problem;

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use onceward_core::decide::{Call, ErrorReport};
+use onceward_core::execution_id::ExecutionId;
 use onceward_core::record::{Actor, Execution, Token};
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
@@ -19,7 +20,7 @@ use crate::caller::Caller;
 use crate::input::{At, Given, Object, from_base64};
 use crate::observe;
 use crate::problem::{self, Problem};
-use crate::shape::{EffectShape, ExecutionId, ExecutionShape, RecordShape, of_bytes, ok};
+use crate::shape::{EffectShape, ExecutionShape, RecordShape, of_bytes, ok};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(get)).routes(routes!(report)).routes(routes!(report_batch))
@@ -93,7 +94,7 @@ const LONGEST_WAIT_MS: u64 = 31_536_000_000;
 
 impl NewReport {
     fn submission(self, actor: &Actor, at: ExecutionId, report: Report) -> Result<Submission, Problem> {
-        let ExecutionId { record, attempt: token } = at;
+        let ExecutionId { record, token } = at;
         if token != Token(self.token) {
             return Err(Problem::bad_input("`token` is not this execution's"));
         }
@@ -164,14 +165,14 @@ struct Known {
 impl Known {
     async fn of(app: &App, actor: &Actor, at: ExecutionId, answer: Answer) -> Result<Self, Problem> {
         let newest = answer.record.as_ref().and_then(|record| record.execution.as_ref());
-        let is_newest = newest.is_some_and(|execution| execution.token == at.attempt);
+        let is_newest = newest.is_some_and(|execution| execution.token == at.token);
         let older = if is_newest { None } else { found(app, actor, at).await? };
         Ok(Self { answer, older })
     }
 
     fn shape(&self, at: ExecutionId) -> Reported<'_> {
         let newest = self.answer.record.as_ref().and_then(|record| record.execution.as_ref());
-        let execution = newest.filter(|execution| execution.token == at.attempt).or(self.older.as_ref());
+        let execution = newest.filter(|execution| execution.token == at.token).or(self.older.as_ref());
         Reported {
             execution: execution.map(|execution| ExecutionShape::of(at.record, execution)),
             record: self.answer.record.as_deref().map(RecordShape::of),
@@ -182,7 +183,7 @@ impl Known {
 
 async fn found(app: &App, actor: &Actor, at: ExecutionId) -> Result<Option<Execution>, Problem> {
     let all = app.engine().executions(actor, at.record).await?;
-    Ok(all.into_iter().flatten().find(|execution| execution.token == at.attempt))
+    Ok(all.into_iter().flatten().find(|execution| execution.token == at.token))
 }
 
 /// Report on a job

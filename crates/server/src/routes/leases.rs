@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use onceward_core::execution_id::ExecutionId;
 use onceward_core::time::Duration as Length;
 use onceward_core::trace::Trace;
 use onceward_engine::{EngineError, Leased, Wanted, trace_of};
@@ -22,7 +23,7 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{self, Given, IDEMPOTENCY_KEY};
 use crate::problem::{self, Problem};
-use crate::shape::{ExecutionId, RecordShape, Text, When, ok};
+use crate::shape::{RecordShape, Text, When, ok};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(lease))
@@ -137,7 +138,7 @@ impl<'a> LeaseShape<'a> {
         let payload = content.and_then(input::as_json);
         let payload_base64 = content.filter(|_| payload.is_none()).map(|bytes| STANDARD.encode(bytes));
         Self {
-            id: ExecutionId { record: leased.record.id, attempt: leased.token },
+            id: ExecutionId { record: leased.record.id, token: leased.token },
             token: leased.token.0,
             attempt: leased.token.0,
             expires_at: When(leased.expires_at),

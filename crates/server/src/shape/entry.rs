@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use onceward_core::decide::{Account, Call, LedgerMove, Operation};
+use onceward_core::execution_id::ExecutionId;
 use onceward_core::hex;
 use onceward_core::record::{Actor, Execution};
 use onceward_core::value::{RecordId, Value};
@@ -12,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use utoipa::ToSchema;
 
-use super::{ExecutionId, ExecutionShape, Text, When};
+use super::{ExecutionShape, Text, When};
 use crate::problem::Problem;
 
 /// One entry of the log.
@@ -129,7 +130,7 @@ impl EntryShape {
         let operation = body.operation.as_deref();
         let execution = entry.record.zip(change.execution.as_ref()).map(|(record, execution)| shown(record, execution));
         let effect = entry.record.zip(body.effect.as_ref()).map(|(record, effect)| Landed {
-            execution: ExecutionId { record, attempt: effect.token },
+            execution: ExecutionId { record, token: effect.token },
             result_sha256: hex::encode(&effect.result),
         });
         Ok(Self {

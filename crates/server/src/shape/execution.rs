@@ -1,60 +1,17 @@
 //! An attempt at a job as it is shown, and how it is named.
 
-use std::fmt;
-use std::str::FromStr;
-
 use onceward_core::decide::Effect;
-use onceward_core::record::{Execution, ExecutionStatus, Token};
+use onceward_core::execution_id::ExecutionId;
+use onceward_core::record::{Execution, ExecutionStatus};
 use onceward_core::value::RecordId;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
 use super::When;
 
-/// Larger ones are not numbers that every reader of JSON can tell apart.
-const LARGEST_TOKEN: u64 = (1 << 53) - 1;
-
 /// Under which an effect of bytes is kept.
 const BYTES: &str = "$base64";
-
-/// The name of an execution: its job's id, a dot, and the number of the attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ExecutionId {
-    pub(crate) record: RecordId,
-    pub(crate) attempt: Token,
-}
-
-impl fmt::Display for ExecutionId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}.{}", self.record, self.attempt.0)
-    }
-}
-
-impl FromStr for ExecutionId {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        let wrong = "an execution is named by its job's id, a dot and the attempt";
-        let (record, attempt) = text.split_once('.').ok_or(wrong)?;
-        let is_plain = attempt.bytes().all(|byte| byte.is_ascii_digit()) && !attempt.starts_with('0');
-        let attempt = attempt.parse().ok().filter(|attempt| is_plain && *attempt <= LARGEST_TOKEN).ok_or(wrong)?;
-        let record = uuid::Uuid::parse_str(record).map_err(|_| wrong)?;
-        Ok(Self { record: RecordId(record), attempt: Token(attempt) })
-    }
-}
-
-impl<'de> Deserialize<'de> for ExecutionId {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl Serialize for ExecutionId {
-    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(self)
-    }
-}
 
 /// One leased attempt at a job.
 #[derive(Debug, Serialize, ToSchema)]
@@ -108,7 +65,7 @@ impl<'a> ExecutionShape<'a> {
     pub(crate) fn of(record: RecordId, execution: &'a Execution) -> Self {
         let aborted = execution.aborted.as_ref();
         Self {
-            id: ExecutionId { record, attempt: execution.token },
+            id: execution.id(record),
             record: super::Text(record),
             attempt: execution.token.0,
             token: execution.token.0,
@@ -145,7 +102,7 @@ impl<'a> EffectShape<'a> {
     pub(crate) fn of(effect: &'a Effect) -> Self {
         let bytes = bytes_of(&effect.result);
         Self {
-            execution: ExecutionId { record: effect.record, attempt: effect.token },
+            execution: ExecutionId { record: effect.record, token: effect.token },
             token: effect.token.0,
             result: bytes.is_none().then_some(&effect.result),
             result_base64: bytes,
