@@ -179,7 +179,7 @@ impl Serve {
         let connections = usual.connections.min(file_handles());
         let settings =
             Settings { connections, observe: Arc::clone(&observe), requests_per_second: self.rate_limit, ..usual };
-        onceward_server::serve(listener, engine, settings, stop).await?;
+        onceward_server::serve(listener, engine, settings, Vec::new(), stop).await?;
         // The last spans are on their way still.
         tokio::task::spawn_blocking(move || observe.close()).await?;
         Ok(Outcome::Done)

@@ -24,12 +24,22 @@ struct Inner {
     gate: Gate,
     limits: Limits,
     everybody: Everybody,
+    /// As it is served.
+    contract: String,
+    /// Paths that bound their own time.
+    unhurried: Vec<&'static str>,
 }
 
 impl App {
-    pub fn new(engine: Engine<AnyStore>, settings: Settings) -> Self {
+    pub(crate) fn new(
+        engine: Engine<AnyStore>,
+        settings: Settings,
+        contract: String,
+        unhurried: Vec<&'static str>,
+    ) -> Self {
         let (gate, limits) = (Gate::new(&settings), Limits::new(settings.requests_per_second));
-        Self { inner: Arc::new(Inner { engine, settings, gate, limits, everybody: Everybody::default() }) }
+        let everybody = Everybody::default();
+        Self { inner: Arc::new(Inner { engine, settings, gate, limits, everybody, contract, unhurried }) }
     }
 
     pub fn engine(&self) -> &Engine<AnyStore> {
@@ -38,6 +48,15 @@ impl App {
 
     pub fn settings(&self) -> &Settings {
         &self.inner.settings
+    }
+
+    pub(crate) fn contract(&self) -> &str {
+        &self.inner.contract
+    }
+
+    /// They wait on purpose, and bound themselves.
+    pub(crate) fn is_unhurried(&self, path: &str) -> bool {
+        matches!(path, "/v1/leases" | "/v1/stream" | "/v1/prune") || self.inner.unhurried.contains(&path)
     }
 
     pub(crate) fn observe(&self) -> &Arc<Observe> {

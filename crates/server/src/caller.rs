@@ -13,14 +13,14 @@ use crate::problem::Problem;
 
 /// Whoever sent a request, as `admission.rs` has found out.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    pub(crate) actor: Actor,
+pub struct Caller {
+    pub actor: Actor,
     identity: Identity,
 }
 
 impl Caller {
     /// Some calls are about the server itself, and for those who look after it.
-    pub(crate) fn must_be_operator(&self) -> Result<(), Problem> {
+    pub fn must_be_operator(&self) -> Result<(), Problem> {
         Ok(self.identity.must_be_operator()?)
     }
 

@@ -23,11 +23,6 @@ pub(crate) struct Door {
     pub(crate) router: Router,
 }
 
-/// They wait on purpose, and bound themselves.
-fn waits(path: &str) -> bool {
-    matches!(path, "/v1/leases" | "/v1/stream" | "/v1/prune")
-}
-
 impl hyper::service::Service<Request<Incoming>> for Door {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -37,7 +32,8 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         let (app, mut router) = (self.app.clone(), self.router.clone());
         Box::pin(async move {
             let _under_way = app.gate().enter();
-            let most = if waits(request.uri().path()) { Duration::MAX } else { app.settings().request_time };
+            let is_unhurried = app.is_unhurried(request.uri().path());
+            let most = if is_unhurried { Duration::MAX } else { app.settings().request_time };
             let watched = app.observe().begin(request.method(), request.headers());
             let answering = watched.during(AssertUnwindSafe(router.call(request)).catch_unwind());
             let mut response = match tokio::time::timeout(most, answering).await {

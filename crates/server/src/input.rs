@@ -30,7 +30,7 @@ const DEEPEST: usize = 120;
 
 /// A body of JSON.
 #[derive(Debug)]
-pub(crate) struct Given<T>(pub(crate) T);
+pub struct Given<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Given<T> {
     type Rejection = Problem;
@@ -89,7 +89,7 @@ fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 
 /// A shape that is written as a JSON object, and in no other way: by itself, a list of its values would be taken, too.
 #[derive(Debug)]
-pub(crate) struct Object<T>(pub(crate) T);
+pub struct Object<T>(pub T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -113,7 +113,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectOf<T> {
 
 /// What a path names.
 #[derive(Debug)]
-pub(crate) struct At<T>(pub(crate) T);
+pub struct At<T>(pub T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<App> for At<T> {
     type Rejection = Problem;
@@ -126,7 +126,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for At<T> {
 
 /// What stands behind the question mark.
 #[derive(Debug)]
-pub(crate) struct Asked<T>(pub(crate) T);
+pub struct Asked<T>(pub T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<App> for Asked<T> {
     type Rejection = Problem;
@@ -140,7 +140,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for Asked<T> {
 }
 
 /// A header's text, where there is one.
-pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+pub fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => Ok(Some(text)),
@@ -212,13 +212,13 @@ fn depth(json: &[u8]) -> usize {
 }
 
 /// Where a page starts that was told with the one before.
-pub(crate) fn cursor(text: Option<&str>) -> Result<Option<u64>, Problem> {
+pub fn cursor(text: Option<&str>) -> Result<Option<u64>, Problem> {
     text.map(|text| text.parse().map_err(|_| Problem::bad_input("`cursor` is the `next` of the page before")))
         .transpose()
 }
 
 /// How many of a page were asked for.
-pub(crate) fn limit(asked: Option<u32>) -> Result<usize, Problem> {
+pub fn limit(asked: Option<u32>) -> Result<usize, Problem> {
     match asked {
         None => Ok(PAGE_USUAL),
         Some(limit) => match usize::try_from(limit) {

@@ -6,6 +6,7 @@
 //! | `serve.rs` | the listener: connections bounded in number and time, and the way out when the process is to end |
 //! | `door.rs` | around every request: counted, timed, and answered also where a handler breaks |
 //! | `router.rs` | which path leads where |
+//! | `part.rs` | what a system adds: routes of its own |
 //! | `routes/` | one file a resource; each has `routes()` |
 //! | `admission.rs` | who is let in, before any handler: keys, and this machine while there are none |
 //! | `limits.rs` | how many requests a key may send |
@@ -29,6 +30,7 @@ mod limits;
 mod observe;
 mod openapi;
 mod pages;
+mod part;
 mod problem;
 mod router;
 mod routes;
@@ -37,8 +39,13 @@ mod settings;
 mod shape;
 
 pub use app::App;
+pub use caller::Caller;
+pub use input::{Asked, At, Given, Object, cursor, limit, text};
 pub use observe::{Observe, Tracing};
 pub use openapi::contract;
 pub use pages::pages;
+pub use part::Part;
+pub use problem::{Problem, Shape as ProblemShape};
 pub use serve::serve;
 pub use settings::Settings;
+pub use shape::{When, answer, bytes, ok};

@@ -1,11 +1,14 @@
 //! The contract: OpenAPI 3.1, made from the routes, with the answers that any of them may give.
 
+use axum::Router;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
 
+use crate::app::App;
+use crate::part::Part;
 use crate::router;
 
 const PROBLEM: &str = "application/problem+json";
@@ -27,9 +30,15 @@ const ANY: &[(&str, &str)] = &[
     ("507", "The database has no room."),
 ];
 
-/// The whole of it.
-pub fn contract() -> OpenApi {
-    let (_, mut api) = router::all().split_for_parts();
+/// The contract of a server with these parts.
+pub fn contract(parts: Vec<Part>) -> OpenApi {
+    with(parts).1
+}
+
+/// The routes of a server with these parts, and their contract.
+pub(crate) fn with(parts: Vec<Part>) -> (Router<App>, OpenApi) {
+    let all = parts.into_iter().fold(router::own(), |routes, part| routes.merge(part.routes));
+    let (routes, mut api) = all.split_for_parts();
     api.info = InfoBuilder::new()
         .title("Onceward")
         .version(env!("CARGO_PKG_VERSION"))
@@ -44,13 +53,13 @@ pub fn contract() -> OpenApi {
     for item in api.paths.paths.values_mut() {
         operations(item).into_iter().flatten().for_each(complete);
     }
-    api
+    (routes, api)
 }
 
 /// As text, as it is served and checked in.
-pub(crate) fn text() -> String {
+pub(crate) fn text(api: &OpenApi) -> String {
     // Made of text and numbers.
-    contract().to_pretty_json().unwrap_or_default() + "\n"
+    api.to_pretty_json().unwrap_or_default() + "\n"
 }
 
 fn operations(item: &mut PathItem) -> [Option<&mut Operation>; 4] {

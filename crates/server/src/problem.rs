@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// Why a call does not get what it asked for.
 #[derive(Debug)]
-pub(crate) struct Problem {
+pub struct Problem {
     status: u16,
     code: Cow<'static, str>,
     detail: String,
@@ -31,17 +31,17 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
+    pub fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
         let retry_after = matches!(status, 429 | 503).then_some(SOON);
         Self { status, code: Cow::Borrowed(code), detail: detail.into(), more: Map::new(), retry_after }
     }
 
-    pub(crate) fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
+    pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
         self.more.insert(name.to_owned(), value.into());
         self
     }
 
-    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
+    pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
@@ -51,12 +51,12 @@ impl Problem {
     }
 
     /// There is none, or none that the caller may see.
-    pub(crate) fn not_found() -> Self {
+    pub fn not_found() -> Self {
         Self::new(404, "not_found", "there is no such record, or you may not see it")
     }
 
     /// What came is not of the shape that was asked for.
-    pub(crate) fn bad_input(detail: impl Into<String>) -> Self {
+    pub fn bad_input(detail: impl Into<String>) -> Self {
         Self::new(422, "bad_input", detail)
     }
 
@@ -69,7 +69,7 @@ impl Problem {
     }
 
     /// As it stands in an answer or in a batch's.
-    pub(crate) fn shape(&self) -> Shape<'_> {
+    pub fn shape(&self) -> Shape<'_> {
         let kind =
             if pages::page(&self.code).is_some() { format!("/errors/{}", self.code) } else { "about:blank".into() };
         let retry_after_ms = self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
@@ -89,7 +89,7 @@ impl Problem {
 /// Why something was not done.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub(crate) struct Shape<'a> {
+pub struct Shape<'a> {
     /// Where the code is explained, on this server; `about:blank` for a code of a lifecycle's own.
     #[serde(rename = "type")]
     kind: String,

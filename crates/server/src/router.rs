@@ -10,8 +10,8 @@ use crate::observe;
 use crate::problem::Problem;
 use crate::routes;
 
-/// All routes, with their part of the contract.
-pub(crate) fn all() -> OpenApiRouter<App> {
+/// The server's own routes, with their share of the contract.
+pub(crate) fn own() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .merge(routes::home::routes())
         .merge(routes::health::routes())
@@ -32,9 +32,8 @@ pub(crate) fn all() -> OpenApiRouter<App> {
 }
 
 /// What answers requests. A layer around all routes, which sees the path that matched, goes here.
-pub(crate) fn router(app: App) -> Router {
-    let (router, _) = all().split_for_parts();
-    router
+pub(crate) fn around(routes: Router<App>, app: App) -> Router {
+    routes
         .fallback(|| async { Problem::new(404, "no_such_route", "nothing is here; /openapi.json says what is where") })
         .method_not_allowed_fallback(|| async {
             Problem::new(405, "no_such_method", "this path does not take that method; the header Allow says which")

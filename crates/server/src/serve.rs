@@ -15,7 +15,9 @@ use tokio::time::timeout;
 
 use crate::app::App;
 use crate::door::Door;
-use crate::router::router;
+use crate::openapi;
+use crate::part::Part;
+use crate::router::around;
 use crate::settings::Settings;
 
 /// Before the next try where the machine cannot take a connection: most often it has no more file handles.
@@ -27,12 +29,13 @@ connection: close\r\ncontent-length: 187\r\n\r\n\
 {\"type\":\"/errors/too_many_connections\",\"title\":\"too many connections\",\"status\":503,\
 \"code\":\"too_many_connections\",\"detail\":\"as many connections are open as may be\",\"retry_after_ms\":1000}";
 
-/// Serve an engine until `stop` comes. Then what is under way is finished, whoever waits for work is told that there is none,
+/// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work is told that there is none,
 /// streams end, and the engine is closed.
 pub async fn serve(
     listener: TcpListener,
     engine: Engine<AnyStore>,
     settings: Settings,
+    parts: Vec<Part>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let settings = Settings { loopback: listener.local_addr()?.ip().is_loopback(), ..settings };
@@ -41,9 +44,11 @@ pub async fn serve(
     if !asked_for && !settings.loopback {
         return Err(io::Error::other("there are no keys, and others than this machine could come: make one first"));
     }
-    let app = App::new(engine, settings);
+    let unhurried = parts.iter().flat_map(|part| part.unhurried.iter().copied()).collect();
+    let (routes, api) = openapi::with(parts);
+    let app = App::new(engine, settings, openapi::text(&api), unhurried);
     let places = Arc::new(Semaphore::new(app.settings().connections.min(Semaphore::MAX_PERMITS)));
-    let house = House { door: Door { router: router(app.clone()), app: app.clone() }, places: Arc::clone(&places) };
+    let house = House { door: Door { router: around(routes, app.clone()), app: app.clone() }, places: Arc::clone(&places) };
     let mut stop = pin!(stop);
     loop {
         tokio::select! {

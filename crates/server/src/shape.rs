@@ -1,5 +1,6 @@
 //! What goes out: records, executions and log entries as JSON, written straight from what the engine gives.
 
+mod bytes;
 mod entry;
 mod execution;
 mod record;
@@ -10,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use onceward_core::time::Time;
 use serde::{Serialize, Serializer};
 
+pub use bytes::bytes;
 pub(crate) use entry::EntryShape;
 pub(crate) use execution::{EffectShape, ExecutionShape, of_bytes};
 pub(crate) use record::{RecordShape, etag};
@@ -19,7 +21,7 @@ use crate::problem::Problem;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// An answer of JSON.
-pub(crate) fn answer(status: StatusCode, shape: &impl Serialize) -> Result<Response, Problem> {
+pub fn answer(status: StatusCode, shape: &impl Serialize) -> Result<Response, Problem> {
     let mut body = Vec::with_capacity(512);
     serde_json::to_writer(&mut body, shape).map_err(|error| {
         tracing::error!("an answer cannot be written: {error}");
@@ -31,13 +33,13 @@ pub(crate) fn answer(status: StatusCode, shape: &impl Serialize) -> Result<Respo
 }
 
 /// The same, as it went well.
-pub(crate) fn ok(shape: &impl Serialize) -> Result<Response, Problem> {
+pub fn ok(shape: &impl Serialize) -> Result<Response, Problem> {
     answer(StatusCode::OK, shape)
 }
 
 /// RFC 3339, in UTC.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct When(pub(crate) Time);
+pub struct When(pub Time);
 
 impl Serialize for When {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {

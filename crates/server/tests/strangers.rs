@@ -157,7 +157,7 @@ async fn create(house: &House, key: &str, body: Json) -> String {
 /// INV-9: every route that the contract has is told above.
 #[test]
 fn no_route_is_forgotten() {
-    let api = serde_json::to_value(contract()).expect("JSON");
+    let api = serde_json::to_value(contract(Vec::new())).expect("JSON");
     let mut there: Vec<(String, String)> = Vec::new();
     for (path, item) in api["paths"].as_object().expect("paths") {
         there.extend(item.as_object().expect("methods").keys().map(|method| (method.clone(), path.clone())));

@@ -1,7 +1,5 @@
 //! What is here: the front page, the contract, and the pages of error codes.
 
-use std::sync::LazyLock;
-
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse as _, Response};
@@ -12,7 +10,6 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::At;
-use crate::openapi;
 use crate::pages;
 use crate::problem::Problem;
 
@@ -54,9 +51,8 @@ async fn home(State(app): State<App>, caller: Result<Caller, Problem>) -> Result
     get, path = "/openapi.json", tag = "about",
     responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value))
 )]
-async fn contract() -> Response {
-    static TEXT: LazyLock<String> = LazyLock::new(openapi::text);
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], TEXT.as_str()).into_response()
+async fn contract(State(app): State<App>) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], app.contract().to_owned()).into_response()
 }
 
 /// What an error code means

@@ -1,12 +1,10 @@
 //! Looking at records: lists, one of them, and what belongs to it.
 
-use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use onceward_core::decide::sees_all;
 use onceward_core::value::RecordId;
-use onceward_engine::{EngineError, PayloadReader};
 use onceward_store::ListQuery;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -17,7 +15,7 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{self, Asked, At};
 use crate::problem::Problem;
-use crate::shape::{EffectShape, EntryShape, ExecutionShape, RecordShape, etag, ok};
+use crate::shape::{EffectShape, EntryShape, ExecutionShape, RecordShape, bytes, etag, ok};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
@@ -28,9 +26,6 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(payload))
         .routes(routes!(effect))
 }
-
-/// A payload up to this is looked at before it is sent, and sent as one.
-const AT_ONCE: u64 = 256 << 10;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -192,36 +187,7 @@ async fn executions(
 async fn payload(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
     let none = || Problem::new(404, "not_found", "there is no such payload, or it is not for you");
     let reader = app.engine().payload_reader(&caller.actor, id).await?.ok_or_else(none)?;
-    let length = reader.payload().bytes;
-    let (body, kind) = if length <= AT_ONCE {
-        let bytes = reader.whole(AT_ONCE).await.map_err(EngineError::from)?.ok_or_else(none)?;
-        let kind = if input::as_json(&bytes).is_some() { "application/json" } else { "application/octet-stream" };
-        (Body::from(bytes.to_vec()), kind)
-    } else {
-        (in_pieces(reader), "application/octet-stream")
-    };
-    let mut response = body.into_response();
-    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    // Somebody else's bytes: no browser is to make a page of them.
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    Ok(response)
-}
-
-/// Where a piece cannot be had, the answer breaks off before its length: nobody takes it for the whole.
-fn in_pieces(reader: PayloadReader) -> Body {
-    let pieces = futures_util::stream::unfold(Some(reader), async |reader| {
-        let mut reader = reader?;
-        match reader.next().await {
-            Ok(Some(piece)) => Some((Ok(Bytes::from_owner(piece)), Some(reader))),
-            Ok(None) => None,
-            Err(error) => {
-                tracing::error!(code = error.code(), "{error}");
-                Some((Err(error), None))
-            }
-        }
-    });
-    Body::from_stream(pieces)
+    bytes(reader, None).await
 }
 
 /// What a job's commit left

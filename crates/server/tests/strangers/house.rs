@@ -81,7 +81,7 @@ impl House {
         let until = async {
             let _ = stopped.await;
         };
-        let serving = tokio::spawn(serve(listener, engine.clone(), settings, until));
+        let serving = tokio::spawn(serve(listener, engine.clone(), settings, Vec::new(), until));
         Self { engine, address, stop, serving }
     }
 

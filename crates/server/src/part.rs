@@ -1,0 +1,17 @@
+//! What a system adds to a server: routes of its own, which shape calls of the engine as its users know them.
+//!
+//! A part is written as the server's own routes are: handlers that take [`Caller`](crate::Caller) and [`App`], answer with
+//! [`Problem`](crate::Problem), and say their share of the contract. It decides nothing either.
+
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::App;
+
+/// A system's routes.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// With their share of the contract.
+    pub routes: OpenApiRouter<App>,
+    /// Paths of these whose calls may take longer than others, and bound themselves: an upload.
+    pub unhurried: Vec<&'static str>,
+}

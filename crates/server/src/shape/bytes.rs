@@ -1,0 +1,47 @@
+//! Bytes as they are: payloads, and what systems keep beside them.
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use onceward_engine::{EngineError, PayloadReader};
+
+use crate::input;
+use crate::problem::Problem;
+
+/// Up to this, bytes are looked at before they are sent, and sent as one.
+const AT_ONCE: u64 = 256 << 10;
+
+/// An answer of bytes, of this kind; where none is named, of JSON if they are few and all JSON, else of any.
+pub async fn bytes(reader: PayloadReader, kind: Option<HeaderValue>) -> Result<Response, Problem> {
+    let length = reader.payload().bytes;
+    let (body, found) = if length <= AT_ONCE {
+        let bytes = reader.whole(AT_ONCE).await.map_err(EngineError::from)?.ok_or_else(Problem::not_found)?;
+        let kind = if input::as_json(&bytes).is_some() { "application/json" } else { "application/octet-stream" };
+        (Body::from(bytes.to_vec()), kind)
+    } else {
+        (in_pieces(reader), "application/octet-stream")
+    };
+    let mut response = body.into_response();
+    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    let kind = kind.unwrap_or_else(|| HeaderValue::from_static(found));
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    // Somebody else's bytes: no browser is to make a page of them.
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
+
+/// Where a piece cannot be had, the answer breaks off before its length: nobody takes it for the whole.
+fn in_pieces(reader: PayloadReader) -> Body {
+    let pieces = futures_util::stream::unfold(Some(reader), async |reader| {
+        let mut reader = reader?;
+        match reader.next().await {
+            Ok(Some(piece)) => Some((Ok(Bytes::from_owner(piece)), Some(reader))),
+            Ok(None) => None,
+            Err(error) => {
+                tracing::error!(code = error.code(), "{error}");
+                Some((Err(error), None))
+            }
+        }
+    });
+    Body::from_stream(pieces)
+}
