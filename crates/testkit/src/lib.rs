@@ -9,6 +9,7 @@ pub mod fuzz;
 pub mod matrix;
 pub mod postgres;
 pub mod random;
+pub mod s3;
 pub mod stage;
 pub mod systems;
 
