@@ -64,8 +64,9 @@ fn a_bucket_that_does_not_answer() {
         let error = spot.objects.put(bytes(LARGE, 1)).await.unwrap_err();
         assert_eq!(error.code(), "objects_unavailable");
         assert!(error.to_string().contains("does not answer"), "{error}");
+        // Four tries: how long they may take together is measured by the machine's clock, which stands still here.
         let waited = began.elapsed().as_secs();
-        assert!((20..60).contains(&waited), "{waited} s");
+        assert!((20..90).contains(&waited), "{waited} s");
         tokio::time::resume();
         server.resume();
         spot.objects.put(bytes(LARGE, 1)).await.expect("it goes on");
