@@ -13,7 +13,7 @@ use crate::shell::{self, quiet};
 use crate::workers::at_once;
 use crate::{packages, programs, tree};
 
-const SCHEMATHESIS: &str = "schemathesis==4.0.0";
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
 /// Into `target`, so that nothing is left in the tree.
 const FOLDER: &str = "target/contract";
@@ -96,7 +96,14 @@ fn judge(programs: &Path, schemathesis: &Path, url: &str, options: &Options<'_>)
     let server = Server::start(&onceward, url)?;
     let mut run = shell::command(&schemathesis.to_string_lossy());
     run.current_dir(tree::root().join("xtask/contract"));
-    run.args(["run", &format!("{}/openapi.json", server.url), "--seed", options.seed, "--max-examples", options.examples]);
+    run.args([
+        "run",
+        &format!("{}/openapi.json", server.url),
+        "--seed",
+        options.seed,
+        "--max-examples",
+        options.examples,
+    ]);
     run.env("ONCEWARD_CONTRACT_KEY", &own).env("ONCEWARD_CONTRACT_SPARE", spare).env("PYTHONDONTWRITEBYTECODE", "1");
     let told = quiet(&mut run)?;
     server.stop()?;

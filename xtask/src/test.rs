@@ -5,7 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::{
-    bench, contract, deny, lab, mutants, pictures, programs, prove, purity, rules, sdk, shell, suite, tidy, torture, tree,
+    bench, contract, deny, lab, mutants, pictures, programs, prove, purity, rules, sdk, shell, suite, tidy, torture,
+    tree,
 };
 
 pub(crate) fn run() -> Result<()> {

@@ -74,11 +74,9 @@ fn who_signs_for_a_server_can_be_told() {
     heard(&get(port, Some(&ours), &[]));
     heard(&get(port, None, &[("SSL_CERT_FILE", ours.to_str().expect("UTF-8"))]));
     heard(&get(port, Some(&ours), &[("SSL_CERT_FILE", others.to_str().expect("UTF-8"))]));
-    for (ca, environment) in [
-        (None, None),
-        (Some(&*others), None),
-        (None, Some(("SSL_CERT_FILE", others.to_str().expect("UTF-8")))),
-    ] {
+    for (ca, environment) in
+        [(None, None), (Some(&*others), None), (None, Some(("SSL_CERT_FILE", others.to_str().expect("UTF-8"))))]
+    {
         let said = get(port, ca, environment.as_slice());
         assert!(said.contains("certificate") && !said.contains("it was here"), "{ca:?}: {said}");
     }

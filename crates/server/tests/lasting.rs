@@ -76,7 +76,8 @@ fn is_over(waiting: TcpStream) {
 #[test]
 fn a_stream_says_at_once_where_it_stands() {
     on_sqlite(Settings::default(), async |house| {
-        let made = || http::call(house.address(), "POST", CREATE, &[], Some("{}")).ok()["id"].as_str().map(str::to_owned);
+        let made =
+            || http::call(house.address(), "POST", CREATE, &[], Some("{}")).ok()["id"].as_str().map(str::to_owned);
         made();
         let mut first = Stream::open(&house, None, "/v1/stream", None);
         let place = first.place();

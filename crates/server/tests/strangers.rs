@@ -175,8 +175,7 @@ fn a_foreign_record_is_answered_like_none() {
     on_both(async |house| {
         let (ann, bob) = (house.key("ann", &["producer"], &[]).await, house.key("bob", &["worker"], &[]).await);
         let strangers = strangers(&house).await;
-        let id =
-            create(&house, &ann, json!({ "payload": { "secret": "of ann's" }, "fields": { "name": "anns" } }));
+        let id = create(&house, &ann, json!({ "payload": { "secret": "of ann's" }, "fields": { "name": "anns" } }));
         create(&house, &ann, json!({ "fields": { "near": id } }));
         let mut compared = 0;
         for turn in ["waiting", "running", "done"] {
@@ -204,14 +203,16 @@ fn a_foreign_record_is_answered_like_none() {
                 assert_eq!((seen.status, &*seen.body), (200, r#"{"secret":"of ann's"}"#));
             } else if turn == "running" {
                 let report = json!({ "token": 1, "result": "made", "finish": true });
-                let done =
-                    house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/commit"), Some(&report));
+                let done = house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/commit"), Some(&report));
                 assert_eq!(done.status, 200, "{done:?}");
                 let seen = house.send(Some(&bob), "GET", &format!("/v1/records/{id}/payload"), None);
                 assert_eq!(seen.status, 404, "the lease is over");
                 // The same report again is taken, and shows nothing of what the record has become.
                 let again = house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/commit"), Some(&report));
-                assert_eq!((again.status, &again.json()["record"], &again.json()["execution"]), (200, &Json::Null, &Json::Null));
+                assert_eq!(
+                    (again.status, &again.json()["record"], &again.json()["execution"]),
+                    (200, &Json::Null, &Json::Null)
+                );
                 let batch = json!({ "reports": [{ "execution": format!("{id}.1"), "do": "commit", "token": 1, "result": "made", "finish": true }] });
                 let again = house.send(Some(&bob), "POST", "/v1/executions/batch", Some(&batch));
                 assert!(again.status == 200 && !again.body.contains("anns"), "{again:?}");

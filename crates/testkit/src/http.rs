@@ -17,13 +17,7 @@ pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
 }
 
 /// One request on a connection of its own, and its answer.
-pub fn call(
-    to: impl ToSocketAddrs,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: Option<&str>,
-) -> Reply {
+pub fn call(to: impl ToSocketAddrs, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) -> Reply {
     let mut stream = connect(to);
     write(&mut stream, method, path, headers, body);
     Reply::read(&mut BufReader::new(stream))

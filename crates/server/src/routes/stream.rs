@@ -151,7 +151,11 @@ impl Follower {
                     match next {
                         Ok(Some(entry)) => entry,
                         // Not without a last word on how far it came.
-                        Ok(None) if self.told == Some(self.log.place()) && self.ends().is_some_and(|ends| ends <= until) => return None,
+                        Ok(None)
+                            if self.told == Some(self.log.place()) && self.ends().is_some_and(|ends| ends <= until) =>
+                        {
+                            return None;
+                        }
                         Ok(None) => return Some(self.sign_of_life()),
                         // A follower that comes again is told why.
                         Err(_) => return None,

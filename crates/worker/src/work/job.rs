@@ -170,10 +170,11 @@ impl Held {
     ) -> Result<Reported, ClientError> {
         let mut backoff = Backoff::default();
         loop {
-            let error = match self.reporter.file(self.about(verdict.clone()), Some(self.length.max(SHORTEST_WAIT))).await {
-                Ok(reported) => return Ok(reported),
-                Err(error) => error,
-            };
+            let error =
+                match self.reporter.file(self.about(verdict.clone()), Some(self.length.max(SHORTEST_WAIT))).await {
+                    Ok(reported) => return Ok(reported),
+                    Err(error) => error,
+                };
             if !error.may_pass() || Instant::now() > self.gone() + SLACK || !may_go_on() {
                 return Err(error);
             }
