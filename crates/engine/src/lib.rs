@@ -16,6 +16,7 @@
 //! | `once.rs` | calls that carry a key are carried out once, and answered the same again |
 //! | `objects/` | large payloads, beside the database |
 //! | `reading.rs` | who sees what, and never a state whose time is over |
+//! | `rehearsal.rs` | calls with large payloads that have no hope, turned away before their bytes are written |
 //! | `relations.rs` | whom a record names, and who names it |
 //! | `ledger.rs` | what named accounts hold, and what moved there |
 //! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
@@ -28,6 +29,7 @@
 //! | `keys/` | API keys: making and revoking them, and telling who calls |
 //! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
+//! | `waiting.rs` | who waits for jobs: as many are woken as there may be jobs |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share |
 //! | `counted.rs` | what the engine has done, counted |
@@ -70,6 +72,7 @@ mod once;
 mod prune;
 mod queue;
 mod reading;
+mod rehearsal;
 mod relations;
 mod retention;
 mod roll;
@@ -80,6 +83,7 @@ mod stream;
 mod timers;
 mod trail;
 mod verify;
+mod waiting;
 mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
