@@ -57,7 +57,10 @@ impl NewKey {
         }
         // Any other word may be a role of a lifecycle to come; one that is almost ours is a slip, and would make a producer of a viewer.
         for role in self.roles.iter().filter(|role| !ROLES.contains(&&***role) && !named.contains(*role)) {
-            if let Some(meant) = nearest(&role.to_ascii_lowercase(), ROLES) {
+            let role_in_small = role.to_ascii_lowercase();
+            // With another first letter it is another word: `moderator` is not `operator`.
+            let alike = ROLES.into_iter().filter(|ours| ours.get(..1) == role_in_small.get(..1));
+            if let Some(meant) = nearest(&role_in_small, alike) {
                 return bad(&format!("no lifecycle names the role `{role}`: is `{meant}` meant?"));
             }
         }
