@@ -11,6 +11,7 @@ pub mod http;
 pub mod matrix;
 pub mod postgres;
 pub mod random;
+pub mod s3;
 pub mod stage;
 pub mod systems;
 
