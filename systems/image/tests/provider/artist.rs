@@ -1,6 +1,7 @@
 //! The artist that is built in: the same picture for the same prompt, another for another, and always a real PNG.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::io::Cursor;
 
 use onceward_system_image::provider::local::{pixels, png};
@@ -14,14 +15,19 @@ async fn drawn(prompt: &str, size: Size) -> Vec<u8> {
     picture.bytes.to_vec()
 }
 
+fn decoded(file: &[u8]) -> (png::OutputInfo, Vec<u8>) {
+    let mut reader = png::Decoder::new(Cursor::new(file)).read_info().expect("a PNG");
+    let mut found = vec![0; reader.output_buffer_size().expect("a size")];
+    let info = reader.next_frame(&mut found).expect("pixels");
+    (info, found)
+}
+
 /// Read again by a decoder, it has the ordered size and the pixels that were painted.
 #[tokio::test]
 async fn it_draws_real_pictures() {
     for size in Size::ALL {
         let file = drawn("a lighthouse", size).await;
-        let mut reader = png::Decoder::new(Cursor::new(&file)).read_info().expect("a PNG");
-        let mut found = vec![0; reader.output_buffer_size().expect("a size")];
-        let info = reader.next_frame(&mut found).expect("pixels");
+        let (info, found) = decoded(&file);
         assert_eq!((info.width, info.height), (size.side(), size.side()));
         assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
         assert!(found == pixels("a lighthouse", size.side()), "{size}: other pixels than were painted");
@@ -45,8 +51,9 @@ fn pictures_stay_as_they_are() {
     for line in golden.lines() {
         let (_, prompt) = line.split_once("  ").expect("a hash and a prompt");
         let hash = Sha256::digest(pixels(prompt, 128));
-        let hex: String = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        found.push_str(&format!("{hex}  {prompt}\n"));
+        let mut hex = onceward_core::hex::encode(&hash);
+        hex.truncate(24);
+        let _ = writeln!(found, "{hex}  {prompt}");
     }
     if std::env::var_os("ONCEWARD_BLESS").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provider/golden.txt");
@@ -54,6 +61,24 @@ fn pictures_stay_as_they_are() {
         return;
     }
     assert_eq!(found, golden, "look at the pictures, then run this again with ONCEWARD_BLESS=1");
+}
+
+/// The samples in the documentation are what it draws. Written anew by `ONCEWARD_BLESS=1`.
+#[test]
+fn samples_are_its_own() {
+    for (name, prompt) in [
+        ("hills", "rolling hills at dawn"),
+        ("town", "an old town at night"),
+        ("flowers", "a rose garden"),
+        ("planet", "a planet and its stars"),
+    ] {
+        let path = format!("{}/../../docs/samples/{name}.png", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("ONCEWARD_BLESS").is_some() {
+            std::fs::write(&path, png(prompt, 256).expect("a file")).expect("a sample can be written");
+        }
+        let file = std::fs::read(&path).expect("a sample");
+        assert!(decoded(&file).1 == pixels(prompt, 256), "{name}.png is not what it draws: look, and bless");
+    }
 }
 
 /// Prompts that differ in a letter, and that no word steers, give pictures that differ almost everywhere.
