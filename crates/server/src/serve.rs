@@ -48,7 +48,8 @@ pub async fn serve(
     let (routes, api) = openapi::with(parts);
     let app = App::new(engine, settings, openapi::text(&api), unhurried);
     let places = Arc::new(Semaphore::new(app.settings().connections.min(Semaphore::MAX_PERMITS)));
-    let house = House { door: Door { router: around(routes, app.clone()), app: app.clone() }, places: Arc::clone(&places) };
+    let house =
+        House { door: Door { router: around(routes, app.clone()), app: app.clone() }, places: Arc::clone(&places) };
     let mut stop = pin!(stop);
     loop {
         tokio::select! {
