@@ -8,6 +8,8 @@ use onceward_system_image::provider::local::{pixels, png};
 use onceward_system_image::provider::{Order, Provider, Size};
 use sha2::{Digest as _, Sha256};
 
+use super::wait;
+
 async fn drawn(prompt: &str, size: Size) -> Vec<u8> {
     let order = Order { prompt: prompt.to_owned(), size };
     let picture = Provider::Local.draw(&order).await.expect("the artist draws everything");
@@ -23,24 +25,28 @@ fn decoded(file: &[u8]) -> (png::OutputInfo, Vec<u8>) {
 }
 
 /// Read again by a decoder, it has the ordered size and the pixels that were painted.
-#[tokio::test]
-async fn it_draws_real_pictures() {
-    for size in Size::ALL {
-        let file = drawn("a lighthouse", size).await;
-        let (info, found) = decoded(&file);
-        assert_eq!((info.width, info.height), (size.side(), size.side()));
-        assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
-        assert!(found == pixels("a lighthouse", size.side()), "{size}: other pixels than were painted");
-        // Ten times less than what a service may answer with.
-        assert!(file.len() < 3 << 20, "{size}: {} bytes", file.len());
-    }
+#[test]
+fn it_draws_real_pictures() {
+    wait(async {
+        for size in Size::ALL {
+            let file = drawn("a lighthouse", size).await;
+            let (info, found) = decoded(&file);
+            assert_eq!((info.width, info.height), (size.side(), size.side()));
+            assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
+            assert!(found == pixels("a lighthouse", size.side()), "{size}: other pixels than were painted");
+            // Ten times less than what a service may answer with.
+            assert!(file.len() < 3 << 20, "{size}: {} bytes", file.len());
+        }
+    });
 }
 
-#[tokio::test]
-async fn the_same_prompt_is_the_same_picture() {
-    for prompt in ["a lighthouse", "", "🦊 in the snow", "a\0b\u{202e}c"] {
-        assert!(drawn(prompt, Size::S256).await == drawn(prompt, Size::S256).await, "{prompt}");
-    }
+#[test]
+fn the_same_prompt_is_the_same_picture() {
+    wait(async {
+        for prompt in ["a lighthouse", "", "🦊 in the snow", "a\0b\u{202e}c"] {
+            assert!(drawn(prompt, Size::S256).await == drawn(prompt, Size::S256).await, "{prompt}");
+        }
+    });
 }
 
 /// The pixels of a few prompts, one for each scene, as they were when they were last looked at. `ONCEWARD_BLESS=1` prints new ones.
