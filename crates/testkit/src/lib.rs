@@ -9,6 +9,7 @@ mod folder;
 pub mod fuzz;
 pub mod http;
 pub mod matrix;
+pub mod pictures;
 pub mod postgres;
 pub mod random;
 pub mod s3;
