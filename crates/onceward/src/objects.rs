@@ -9,7 +9,7 @@ use crate::database::Database;
 /// As `--objects` names it.
 #[derive(Args)]
 pub(crate) struct Kept {
-    /// Where payloads of more than 64 KB are: a folder, or a bucket that speaks S3 as s3://BUCKET/PREFIX, with the usual AWS_… variables.
+    /// Where payloads of more than 64 KB are: a folder, or a bucket that speaks S3 as `s3://BUCKET/PREFIX`, with the usual AWS_… variables.
     /// A database file has its own folder beside it, as FILE.objects. With PostgreSQL they stand in the database unless a place is named,
     /// which all processes must share; docs/payloads.md tells more
     #[arg(long, env = "ONCEWARD_OBJECTS", value_name = "URL|FOLDER")]

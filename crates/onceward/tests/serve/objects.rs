@@ -35,7 +35,8 @@ fn a_bucket_for_large_payloads() {
     assert_eq!((&leased["record"]["id"], leased.get("payload")), (&id, None));
     assert_eq!(leased["record"]["payload"]["bytes"], json!((5 << 20) + 2));
     let fetched = served.get(&format!("/v1/records/{}/payload", id.as_str().unwrap()));
-    assert!(fetched.status == 200 && fetched.text() == payload.to_string());
+    let sent = payload.to_string();
+    assert!(fetched.status == 200 && fetched.text() == sent);
 
     // The place may stand in a variable, too.
     let mut named = settings.clone();
