@@ -29,8 +29,8 @@ connection: close\r\ncontent-length: 187\r\n\r\n\
 {\"type\":\"/errors/too_many_connections\",\"title\":\"too many connections\",\"status\":503,\
 \"code\":\"too_many_connections\",\"detail\":\"as many connections are open as may be\",\"retry_after_ms\":1000}";
 
-/// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work is told that there is none,
-/// streams end, and the engine is closed.
+/// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work
+/// is told that there is none, streams end, and the engine is closed.
 pub async fn serve(
     listener: TcpListener,
     engine: Engine<AnyStore>,
@@ -45,8 +45,9 @@ pub async fn serve(
         return Err(io::Error::other("there are no keys, and others than this machine could come: make one first"));
     }
     let unhurried = parts.iter().flat_map(|part| part.unhurried.iter().copied()).collect();
+    let bytes = parts.iter().flat_map(|part| part.bytes.iter().copied()).collect();
     let (routes, api) = openapi::with(parts);
-    let app = App::new(engine, settings, openapi::text(&api), unhurried);
+    let app = App::new(engine, settings, openapi::text(&api), unhurried, bytes);
     let places = Arc::new(Semaphore::new(app.settings().connections.min(Semaphore::MAX_PERMITS)));
     let house =
         House { door: Door { router: around(routes, app.clone()), app: app.clone() }, places: Arc::clone(&places) };

@@ -8,10 +8,12 @@
 //! | file | duty |
 //! | --- | --- |
 //! | `folder.rs` | a folder: written apart, made durable, then given its name |
+//! | `arriving.rs` | a payload that comes piece by piece, few bytes or many |
 //! | `reading.rs` | bytes in pieces, and whether they are those that were asked for |
 //! | `collect.rs` | orphans |
 //! | `verify.rs` | whether all that records have is there |
 
+mod arriving;
 mod collect;
 mod folder;
 mod reading;
@@ -28,6 +30,7 @@ use crate::error::EngineError;
 use crate::queue::Submission;
 use folder::Folder;
 
+pub use arriving::{Arrived, Arriving};
 pub use collect::{Collected, collect};
 pub use reading::PayloadReader;
 pub use verify::verify_objects;
