@@ -114,6 +114,23 @@ fn a_scanned_page_is_read() {
     reads(&sample("scan.pdf"), &["20261116", "brass telescope", "keeper of the lighthouse"]);
 }
 
+/// Some pages have text, others were scanned: all are read, in their order.
+#[test]
+fn a_document_may_have_pages_of_both_kinds() {
+    let folder = Folder::new();
+    let (samples, both) = (system().join("samples"), folder.file().with_extension("pdf"));
+    let mut unite = Command::new("pdfunite");
+    unite.args([samples.join("letter.pdf"), samples.join("scan.pdf"), samples.join("letter.pdf"), both.clone()]);
+    assert!(unite.status().expect("pdfunite").success());
+    let ended = Run::new().of(&std::fs::read(both).expect("a file"));
+    let words = ["weighs 42 kilograms", "The second page", "keeper of the lighthouse", "weighs 42 kilograms"];
+    let mut rest = &*ended.text;
+    for word in words {
+        let at = rest.find(word).unwrap_or_else(|| panic!("{word} is missing, or not in its place: {ended:?}"));
+        rest = &rest[at + word.len()..];
+    }
+}
+
 #[test]
 fn an_image_is_read() {
     reads(&sample("page.png"), &["brass telescope"]);

@@ -6,6 +6,9 @@ use crate::house::{BOTH, House, Reply};
 
 const NOWHERE: &str = "01938d6e-7a2b-7c00-8000-000000000001";
 
+/// By whose key, and of which id.
+type Way<'a> = &'a dyn Fn(&str, &str) -> Reply;
+
 /// A job that is another's, one that never was, a record of another kind and a name that is no id have one answer, byte for byte; so has
 /// a result that is not there yet.
 #[test]
@@ -21,7 +24,7 @@ fn missing_foreign_and_unfinished_look_alike() {
         }
         let other = house.post(&house.bob, "/v1/lifecycles/execution.job/records", &json!({ "payload": 1 }));
         let other = other.json()["id"].as_str().expect("a record of Bob's own").to_owned();
-        let ways: [(&str, &dyn Fn(&str, &str) -> Reply); 4] = [
+        let ways: [(&str, Way); 4] = [
             ("get", &|key, id| house.get(key, &format!("/document/jobs/{id}"))),
             ("submit", &|key, id| house.post(key, &format!("/document/jobs/{id}/submit"), &json!({}))),
             ("cancel", &|key, id| house.post(key, &format!("/document/jobs/{id}/cancel"), &json!({}))),
