@@ -4,7 +4,22 @@ use onceward_core::record::Record;
 use onceward_core::value::Value;
 use onceward_server::When;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
+use utoipa::{PartialSchema, ToSchema};
+
+/// A document in the contract: bytes of any kind, one at least.
+#[derive(Debug)]
+pub(crate) struct Document;
+
+impl PartialSchema for Document {
+    fn schema() -> RefOr<Schema> {
+        let binary = SchemaFormat::KnownFormat(KnownFormat::Binary);
+        ObjectBuilder::new().schema_type(Type::String).format(Some(binary)).min_length(Some(1)).build().into()
+    }
+}
+
+impl ToSchema for Document {}
 
 /// A document on its way through processing. Nothing of the document itself, and nothing else of the job, is shown (DOC-12, DOC-15).
 #[derive(Debug, Serialize, ToSchema)]
@@ -18,10 +33,10 @@ pub(crate) struct JobShape<'a> {
     #[schema(value_type = String, format = DateTime)]
     created_at: When,
     /// The first time that a worker took it.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, required = true)]
     started_at: Option<When>,
     /// When it came to its end.
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, required = true)]
     completed_at: Option<When>,
     /// How often it was, or is to be, tried again.
     #[schema(minimum = 0, maximum = 3)]
@@ -29,9 +44,10 @@ pub(crate) struct JobShape<'a> {
     #[schema(minimum = 3, maximum = 3)]
     max_retries: i64,
     /// What went wrong last; null after a success.
+    #[schema(required = true)]
     last_error: Option<&'a str>,
     /// Whether that could pass; null after a success.
-    #[schema(value_type = Option<ErrorType>)]
+    #[schema(value_type = Option<ErrorType>, required = true)]
     error_type: Option<&'a str>,
 }
 

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::shape::JobShape;
+use crate::shape::{Document, JobShape};
 use crate::{Bounds, JOB};
 
 pub(crate) const PATH: &str = "/document/upload";
@@ -57,7 +57,7 @@ impl Uploads {
 #[utoipa::path(
     post, path = "/document/upload", tag = "document",
     params(("Client-Request-Id" = String, Header, description = "The caller's own name for the upload", min_length = 1, max_length = 200)),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The document"),
+    request_body(content = inline(Document), content_type = "application/octet-stream", description = "The document"),
     responses(
         (status = 201, description = "A job was made of it", body = JobShape),
         (status = 200, description = "The name came before, and this is its job", body = JobShape),
