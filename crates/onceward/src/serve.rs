@@ -20,6 +20,7 @@ use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
 use crate::logging::{self, LogFormat};
 use crate::objects::Kept;
+use crate::parts::parts;
 
 mod loading;
 mod traces;
@@ -184,7 +185,7 @@ impl Serve {
         let connections = usual.connections.min(file_handles());
         let settings =
             Settings { connections, observe: Arc::clone(&observe), requests_per_second: self.rate_limit, ..usual };
-        onceward_server::serve(listener, engine, settings, Vec::new(), stop).await?;
+        onceward_server::serve(listener, engine, settings, parts(), stop).await?;
         // The last spans are on their way still.
         tokio::task::spawn_blocking(move || observe.close()).await?;
         Ok(Outcome::Done)
