@@ -166,7 +166,7 @@ export class Worker {
     const [backoff, until] = [new Backoff(), performance.now() + LAST];
     for (;;) {
       try {
-        return await this.#askOnce(most, once, { timeout: LAST });
+        return await this.#askOnce(most, once, { timeout: LAST, again: true });
       } catch (error) {
         // The server may not have noticed yet that nobody listens any more.
         if (!mayPass(error) || performance.now() > until) return []; // Their leases run out.
@@ -175,7 +175,11 @@ export class Worker {
     }
   }
 
-  #askOnce(max: number, once: string, more: { wait?: number; signal?: AbortSignal; timeout?: number }): Promise<Lease[]> {
+  #askOnce(
+    max: number,
+    once: string,
+    more: { wait?: number; signal?: AbortSignal; timeout?: number; again?: boolean },
+  ): Promise<Lease[]> {
     return this.client.leaseOnce([...this.#handlers.keys()], this.name, { max, once, start: true, ...this.#lease, ...more });
   }
 

@@ -219,17 +219,26 @@ class Worker:
         backoff, until = Backoff(), time.monotonic() + LAST
         while True:
             try:
-                return self._ask_once(most, key, 0.0, None)
+                return self._ask_once(most, key, 0.0, None, again=True)
             except OncewardError as error:
                 # The server may not have noticed yet that nobody listens any more.
                 if not may_pass(error) or time.monotonic() > until:
                     return []  # Their leases run out.
             time.sleep(backoff.wait())
 
-    def _ask_once(self, most: int, key: str, wait: float, call: Call | None) -> list[Lease]:
+    def _ask_once(self, most: int, key: str, wait: float, call: Call | None, *, again: bool = False) -> list[Lease]:
         timeout = LAST if self._closing.is_set() else None
         return self.client.lease_once(
-            [*self._handlers], self.name, max=most, lease=self._lease, wait=wait, start=True, once=key, call=call, timeout=timeout
+            [*self._handlers],
+            self.name,
+            max=most,
+            lease=self._lease,
+            wait=wait,
+            start=True,
+            once=key,
+            again=again,
+            call=call,
+            timeout=timeout,
         )
 
     def _begin(self, leases: Sequence[Lease], is_again: bool) -> None:
