@@ -85,7 +85,7 @@ class Trouble(unittest.TestCase):
         def long(job: Job[Any]) -> Any:
             return [beaten.wait(DEADLINE), job.reason]
 
-        with self.working(play, long, lease=1.0):
+        with self.working(play, long, lease=3.0):
             made = self.client.create(TASK)
             self.assertEqual(until(self.client, made.id, "done").attempt, 1)
         self.assertEqual(self.client.effect(made.id).result, [True, None])
@@ -164,7 +164,7 @@ class Trouble(unittest.TestCase):
         def handler(job: Job[Any]) -> None:
             begun.append(job.attempt)
 
-        with self.assertLogs("onceward", "WARNING"), self.working(first_left(0), handler, lease=0.2):
+        with self.assertLogs("onceward", "WARNING"), self.working(first_left(0), handler, lease=1.0):
             until(self.client, self.client.create(TASK).id, "done")
         self.assertEqual(begun, [2])
 
@@ -218,7 +218,7 @@ class Trouble(unittest.TestCase):
             return asked.pass_on()
 
         made = self.client.create_many(TASK, [New() for _ in range(20)])
-        with self.working(play, lambda job: go_on.wait(DEADLINE), lease=1.0, concurrency=20):
+        with self.working(play, lambda job: go_on.wait(DEADLINE), lease=6.0, concurrency=20):
             self.assertEqual(beats.get(timeout=DEADLINE), 20)
             go_on.set()
             for each in made:

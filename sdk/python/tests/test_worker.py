@@ -215,12 +215,12 @@ class Working(unittest.TestCase):
             go_on.wait(DEADLINE)
             return job.attempt
 
-        with self.working(long, lease=0.2):
+        with self.working(long, lease=1.0):
             made = self.client.create(TASK)
             self.assertTrue(running.wait(DEADLINE))
             other = self.client.create(TASK)
-            for attempt in range(1, 6):
-                [lease] = self.client.lease([TASK], "loses it", lease=0.2, wait=DEADLINE)
+            for attempt in range(1, 7):
+                [lease] = self.client.lease([TASK], "loses it", lease=0.5, wait=DEADLINE)
                 self.assertEqual((lease.record.id, lease.attempt), (other.id, attempt))
             self.client.fire(other.id, "drop")
             go_on.set()

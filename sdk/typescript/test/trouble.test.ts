@@ -102,7 +102,7 @@ describe("a server that is full or broken for a moment", () => {
         assert.equal((await until(client, made.id, "done")).attempt, 1);
         assert.equal((await client.effect(made.id)).result, "no reason");
       },
-      { lease: 1_000 },
+      { lease: 3_000 },
     );
   });
 
@@ -194,7 +194,7 @@ describe("leases that are older than they look", () => {
       firstLeft(0),
       (job) => void begun.push(job.attempt),
       async () => void (await until(client, (await client.create(TASK)).id, "done")),
-      { lease: 200 },
+      { lease: 1_000 },
     );
     assert.deepEqual(begun, [2]);
   });
@@ -259,7 +259,7 @@ describe("waits", () => {
           await until(client, each.id, "done");
         }
       },
-      { lease: 1_000, concurrency: 20 },
+      { lease: 6_000, concurrency: 20 },
     );
   });
 

@@ -265,8 +265,8 @@ describe("a worker", () => {
         const made = await client.create(TASK);
         await running.wait();
         const other = await client.create(TASK);
-        for (let attempt = 1; attempt <= 5; attempt += 1) {
-          const [lease] = await client.lease([TASK], "loses it", { lease: 200, wait: DEADLINE });
+        for (let attempt = 1; attempt <= 6; attempt += 1) {
+          const [lease] = await client.lease([TASK], "loses it", { lease: 500, wait: DEADLINE });
           assert.deepEqual([lease?.record.id, lease?.attempt], [other.id, attempt]);
         }
         await client.fire(other.id, "drop");
@@ -274,7 +274,7 @@ describe("a worker", () => {
         await until(client, made.id, "done");
         assert.equal((await client.effect(made.id)).result, 1);
       },
-      { lease: 200 },
+      { lease: 1_000 },
     );
   });
 
