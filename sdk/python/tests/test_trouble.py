@@ -59,6 +59,12 @@ class Trouble(unittest.TestCase):
             self.assertEqual(client.create(TASK, fields={"name": "made at last"}).state, "waiting")
         self.assertEqual(answers, [])
 
+    def test_an_event_of_a_record_that_is_gone(self) -> None:
+        said = Said(200, json.dumps({"record": None, "spawned": ["x"]}).encode())
+        with Between(None, lambda asked: said) as between, Client(between.url) as client:
+            fired = client.fire("a", "b", once="fired before")
+        self.assertEqual((fired.record, fired.spawned), (None, ("x",)))
+
     def test_a_worker_that_gets_no_jobs_for_a_moment_lives_on(self) -> None:
         answers = [trouble(501, "http_501"), trouble(507, "store_full"), trouble(500, "internal")]
 

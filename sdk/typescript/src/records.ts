@@ -79,7 +79,8 @@ export interface Reported {
 
 /** The answer to an event: the record after it, and the ids of those that it made. */
 export interface Fired {
-  readonly record: Record;
+  /** Null where the event was fired before under the same key, and the record is no longer there, or no longer for this key. */
+  readonly record: Record | null;
   readonly spawned: readonly string[];
 }
 

@@ -203,12 +203,14 @@ class Reported:
 class Fired:
     """The answer to an event: the record after it, and the ids of those that it made."""
 
-    record: Record
+    #: None where the event was fired before under the same key, and the record is no longer there, or no longer for this key.
+    record: Record | None
     spawned: tuple[str, ...]
 
     @staticmethod
     def of(found: Object) -> Fired:
-        return Fired(record=Record.of(found["record"]), spawned=tuple(found.get("spawned") or ()))
+        record = found.get("record")
+        return Fired(None if record is None else Record.of(record), tuple(found.get("spawned") or ()))
 
 
 @dataclass(frozen=True)
