@@ -36,7 +36,7 @@ AT_ONCE = 100
 BROKEN = 5
 
 #: What ends a worker. A terminal that is closed is no reason to leave jobs behind.
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 
 log = logging.getLogger("onceward")
 
@@ -99,10 +99,12 @@ class Worker:
     def run(self, *, signals: bool = True) -> None:
         """Works until SIGTERM, SIGINT, SIGHUP or `stop`. A second signal gives everything back at once."""
         before: dict[int, Any] = {}
-        for number in SIGNALS if signals else ():
-            # `nohup` wants it to be ignored, and so it is.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, self._on_signal)
+        for name in SIGNALS if signals else ():
+            number = getattr(signal, name, None)
+            # Windows has no SIGHUP; and `nohup` wants it to be ignored, so it is.
+            if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+                continue
+            before[number] = signal.signal(number, self._on_signal)
         try:
             self.start()
             while self._ear.recv(1) == b"s":
