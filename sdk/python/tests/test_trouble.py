@@ -10,6 +10,7 @@ import threading
 import time
 import unittest
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from onceward import Client, Fail, Job, New, Problem, Record, Retry, Unreachable, Worker
@@ -319,6 +320,28 @@ class Trouble(unittest.TestCase):
             back = self.client.get(each.id)
             self.assertEqual((back.state, back.fields["yields"]), ("waiting", 1))
             self.client.fire(each.id, "drop")
+
+    def test_a_dead_connection_is_not_followed_by_another(self) -> None:
+        together, silent, end = threading.Barrier(2), threading.Event(), threading.Event()
+        old: set[int] = set()
+        hung: list[int] = []
+
+        def play(asked: Asked) -> Said:
+            if not silent.is_set():
+                old.add(asked.line.fileno())
+                together.wait(DEADLINE)
+            elif asked.line.fileno() in old:
+                hung.append(asked.line.fileno())
+                end.wait(DEADLINE)
+            return asked.pass_on()
+
+        with Between(server.url, play) as between, Client(between.url, timeout=1.0) as client:
+            with ThreadPoolExecutor(2) as threads:
+                list(threads.map(lambda _: client.list(TASK), range(2)))
+            silent.set()
+            client.list(TASK)
+            end.set()
+        self.assertEqual((len(old), len(hung)), (2, 1))
 
     def test_connecting_can_be_given_up(self) -> None:
         with socket.socket() as deaf:
