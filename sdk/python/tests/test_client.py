@@ -238,6 +238,10 @@ class ByHand(unittest.TestCase):
         again = self.client.lease([TASK], "by hand", max=2, once="my lease")
         self.assertEqual([each.id for each in first], [each.id for each in again])
         self.assertEqual(len(first), 2)
+        # The same leases, so no more is left of them.
+        for each, later in zip(first, again, strict=True):
+            assert each.expires_in is not None and later.expires_in is not None
+            self.assertTrue(0 < later.expires_in <= each.expires_in <= each.seconds)
 
     def test_a_commit_told_twice_lands_once(self) -> None:
         made = self.client.create(TASK)

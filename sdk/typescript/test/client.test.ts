@@ -213,6 +213,9 @@ describe("a worker without `Worker`", () => {
     const again = await client.lease([TASK], "by hand", { max: 2, once: "my lease" });
     assert.deepEqual(first.map((each) => each.id), again.map((each) => each.id));
     assert.equal(first.length, 2);
+    // The same leases, so no more is left of them.
+    const left = (leases: Lease[]): number[] => leases.map((each) => each.expires_in_ms ?? 0);
+    assert.ok(left(again).every((later, number) => later > 0 && later <= (left(first)[number] ?? 0)));
   });
 
   it("lands a commit that is told twice once", async () => {
