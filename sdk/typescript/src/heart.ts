@@ -2,7 +2,8 @@
 
 import type { Client } from "./client.js";
 import type { Job } from "./job.js";
-import { isFinal } from "./patience.js";
+import { Refused } from "./errors.js";
+import { Backoff, isFinal } from "./patience.js";
 import type { Lasting } from "./requests.js";
 
 /** A lease is kept by so many heartbeats: two may be lost. */
@@ -10,9 +11,6 @@ const BEATS = 3;
 
 /** No heart beats faster than this, in milliseconds. */
 const FASTEST = 5;
-
-/** A beat that found no server is tried again so soon. */
-const AGAIN = 50;
 
 /** No beat is given less time for its answer. */
 const SHORTEST_WAIT = 250;
@@ -28,6 +26,8 @@ export interface Heard {
 export function keepAlive(client: Client, job: Job, lasting: Lasting, heard: Heard): () => void {
   const every = Math.max(job.lasts / BEATS, FASTEST);
   const timeout = Math.max(Math.min(client.timeout, every), SHORTEST_WAIT);
+  /** After a beat that was not taken: longer and longer, up to a whole beat. */
+  let backoff = new Backoff(every);
   let over = false;
   let toldToStop = false;
   let timer: NodeJS.Timeout;
@@ -38,13 +38,17 @@ export function keepAlive(client: Client, job: Job, lasting: Lasting, heard: Hea
       const { stop } = await client.reportOnce({ execution, token, do: "heartbeat", ...lasting }, timeout);
       if (over) return undefined;
       job.kept();
+      backoff = new Backoff(every);
       if (stop && toldToStop) heard.overdue();
       else if (stop) job.cancel("stop");
       toldToStop ||= stop === true;
       return every;
     } catch (error) {
       if (over) return undefined;
-      if (!isFinal(error) && performance.now() < job.goneAt) return Math.min(AGAIN, every);
+      if (!isFinal(error) && performance.now() < job.goneAt) {
+        const asked = error instanceof Refused ? error.problem.retry_after_ms : undefined;
+        return Math.min(backoff.wait(asked), every);
+      }
       // The report came first.
       if (job.reported && isFinal(error)) return undefined;
       heard.lost(error instanceof Error ? error.message : String(error));

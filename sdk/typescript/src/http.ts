@@ -65,7 +65,13 @@ export class Transport {
   }
 
   async #open(ask: Omit<Ask, "timeout">, signal: AbortSignal): Promise<Response> {
-    const headers = { ...this.#headers, ...(ask.body ? { "content-type": "application/json" } : {}), ...ask.headers };
+    // As UTF-8: fetch takes characters for bytes, and none above them.
+    const own = Object.entries(ask.headers ?? {}).map(([name, value]) => [name, Buffer.from(value).toString("latin1")]);
+    const headers = {
+      ...this.#headers,
+      ...(ask.body ? { "content-type": "application/json" } : {}),
+      ...(Object.fromEntries(own) as { [name: string]: string }),
+    };
     const body = ask.body === undefined ? null : textOf(ask.body);
     const response = await fetch(this.#base + ask.path, { method: ask.method, headers, body, signal, redirect: "error" });
     if (response.ok) return response;

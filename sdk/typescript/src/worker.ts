@@ -163,10 +163,11 @@ export class Worker {
   }
 
   #askOnce(
-    max: number,
+    most: number,
     once: string,
     more: { wait?: number; signal?: AbortSignal; timeout?: number; again?: boolean },
   ): Promise<Lease[]> {
+    const max = Math.min(most, MOST);
     return this.client.leaseOnce([...this.#handlers.keys()], this.name, { max, once, start: true, ...this.#lease, ...more });
   }
 
@@ -295,6 +296,12 @@ export class Worker {
   }
 }
 
+/** Jobs in one question: the server gives no more under one key. */
+const MOST = 100;
+
+/** Half a character. */
+const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
 /** What to report where a commit will never be taken: the job fails, which would else run until its lease ends, and again. */
 function failure(error: unknown): WorkError | undefined {
   if (error instanceof Unspeakable) return new Fail("bad_result", error.message);
@@ -305,7 +312,9 @@ function failure(error: unknown): WorkError | undefined {
 }
 
 function short(error: WorkError): WorkError {
-  const [code, message] = [error.code.slice(0, SHORT), error.message.slice(0, SHORT).replaceAll("\0", "")];
+  // Not in the middle of a character, which no JSON could tell.
+  const cut = (text: string): string => [...text].slice(0, SHORT).join("").replaceAll("\0", "").replace(LONE, "\ufffd");
+  const [code, message] = [cut(error.code), cut(error.message)];
   if (!error.retryable) return new Fail(code, message);
   return new Retry(code, message, error.after === undefined ? {} : { after: error.after });
 }

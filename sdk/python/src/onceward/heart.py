@@ -11,7 +11,7 @@ from typing import Any
 from .client import Client
 from .errors import OncewardError, Refused
 from .job import Job
-from .patience import problem_is_final
+from .patience import Backoff, problem_is_final
 from .records import Problem, Reported
 from .requests import Report
 
@@ -36,6 +36,8 @@ class _Pulse:
         # One that was found again has less of its lease left, and beats sooner.
         self.due = job.gone_at - job.seconds + self.every
         self.told_to_stop = False
+        #: After a beat that was not taken: longer and longer, up to a whole beat.
+        self.backoff = Backoff(self.every)
 
 
 class Heart:
@@ -110,7 +112,7 @@ class Heart:
         job, now = pulse.job, time.monotonic()
         if isinstance(answer, Reported):
             job.kept()
-            pulse.due = now + pulse.every
+            pulse.due, pulse.backoff = now + pulse.every, Backoff(pulse.every)
             if answer.stop and pulse.told_to_stop:
                 self._overdue(job)
             elif answer.stop:
@@ -127,4 +129,5 @@ class Heart:
             job.cancel("lease_lost")
             self.remove(job)
             return
-        pulse.due = now + min(AGAIN, pulse.every)
+        asked = answer.retry_after if isinstance(answer, Problem) else None
+        pulse.due = now + min(pulse.backoff.wait(asked), pulse.every)

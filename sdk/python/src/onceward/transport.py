@@ -149,7 +149,8 @@ class Transport:
         if body is not None:
             text = (body if isinstance(body, str) else text_of(body)).encode()
             told["Content-Type"] = "application/json"
-        told.update(headers or {})
+        # As UTF-8; by itself http.client writes Latin-1, or nothing at all.
+        told.update({name: value.encode().decode("latin-1") for name, value in (headers or {}).items()})
         if connection.sock is None:
             connection.connect()
         if call is not None:

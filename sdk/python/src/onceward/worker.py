@@ -31,6 +31,9 @@ SHORT = 500
 #: How long the last reports may take once the grace is over, in seconds.
 LAST = 2.0
 
+#: Jobs in one question: the server gives no more under one key.
+MOST = 100
+
 log = logging.getLogger("onceward")
 
 
@@ -219,7 +222,7 @@ class Worker:
         return self.client.lease_once(
             [*self._handlers],
             self.name,
-            max=most,
+            max=min(most, MOST),
             lease=self._lease,
             wait=wait,
             start=True,
