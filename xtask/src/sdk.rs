@@ -109,7 +109,7 @@ impl Tools {
         let tsc = self.typescript.join("node_modules/typescript/bin/tsc");
         quiet(self.in_node(&self.node.to_string_lossy()).arg(tsc))?;
         let mut test = self.in_node(&self.node.to_string_lossy());
-        let tests = ["client", "worker", "keys", "kill"].map(|name| format!("built/test/{name}.test.js"));
+        let tests = ["client", "worker", "keys", "kill", "trouble"].map(|name| format!("built/test/{name}.test.js"));
         let told = quiet(test.args(["--test", "--test-reporter=tap"]).args(tests))?;
         number_after(&told, "# pass ").context("the tests of sdk/typescript tell no count")
     }
