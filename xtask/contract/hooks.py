@@ -80,7 +80,7 @@ def record(new: Any) -> None:
 
 
 def report(said: Any, execution: Any) -> None:
-    if isinstance(said, dict) and execution in EXECUTIONS and is_token(said.get("token")):
+    if isinstance(said, dict) and isinstance(execution, str) and execution in EXECUTIONS and is_token(said.get("token")):
         said["token"] = EXECUTIONS[execution]
 
 
@@ -100,8 +100,8 @@ def content(case: Any) -> None:
             record(new)
     elif path == "/v1/executions/batch" and isinstance(body.get("reports"), list):
         for said in body["reports"]:
-            if isinstance(said, dict):
-                said["execution"] = chosen([*EXECUTIONS], said.get("execution"))
+            if isinstance(said, dict) and "execution" in said:
+                said["execution"] = chosen([*EXECUTIONS], said["execution"])
                 report(said, said["execution"])
     elif path.startswith("/v1/executions/"):
         report(body, (case.path_parameters or {}).get("id"))

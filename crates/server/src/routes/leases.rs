@@ -28,6 +28,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(lease))
 }
 
+/// Characters of a worker's name.
+const WORKER: usize = 1_000;
+
 /// Lifecycles that one worker may name.
 const LIFECYCLES: usize = 100;
 
@@ -85,6 +88,10 @@ impl NewLease {
             Some(ms @ 1..=LONGEST_LEASE_MS) => Some(Length::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
             Some(_) => return Err(Problem::bad_input("`lease_ms` is from 1 to a day")),
         };
+        // Before there is a job to be refused: else a name that is too long would do until then.
+        if self.worker.chars().count() > WORKER {
+            return Err(Problem::bad_input(format!("`worker` has at most {WORKER} characters")));
+        }
         let wait = input::wait(app, self.wait_ms)?;
         if self.again == Some(true) && key.is_none() {
             return Err(Problem::bad_input("`again` goes with the Idempotency-Key of the call before"));
