@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
 use crate::logging::{self, LogFormat};
+use crate::objects::Kept;
 
 mod loading;
 mod traces;
@@ -37,7 +39,7 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 /// needs one; docs/auth.md tells more.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080"
+    after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
 )]
 pub(crate) struct Serve {
     /// The database: sqlite:PATH, `sqlite::memory:` for one that goes with the process, or postgres://…
@@ -46,10 +48,8 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// The folder for payloads of more than 64 KB; a database file has its own beside it, as FILE.objects. With PostgreSQL they
-    /// stand in the database unless a folder is named, which all processes must share
-    #[arg(long, value_name = "FOLDER")]
-    objects: Option<PathBuf>,
+    #[command(flatten)]
+    objects: Kept,
     /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
@@ -142,8 +142,13 @@ impl Serve {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
+        // Before the database: that a bucket does not let us in is told at once.
+        let named = self.objects.named().await?;
+        if let Some(objects) = &named {
+            objects.try_writing().await?;
+        }
         let (store, passing) = self.open().await?;
-        let objects = self.objects(passing.as_ref()).map(Objects::folder);
+        let objects = named.or_else(|| self.beside(passing.as_ref()).map(Objects::folder));
         let observe = self.observe()?;
         let config = Config { result_bytes: RESULT_BYTES, spans: observe.spans(), objects, ..Config::default() };
         let engine = Engine::open(store, config);
@@ -211,13 +216,12 @@ impl Serve {
         }
     }
 
-    /// Where large payloads go.
-    fn objects(&self, passing: Option<&Passing>) -> Option<PathBuf> {
-        let beside = || match (&self.db, passing) {
+    /// Where large payloads go unless a place is named.
+    fn beside(&self, passing: Option<&Passing>) -> Option<PathBuf> {
+        match (&self.db, passing) {
             (Place::Kept(database), _) => database.objects(),
             (Place::Passing, passing) => passing.map(|passing| passing.0.join("onceward.db.objects")),
-        };
-        self.objects.clone().or_else(beside)
+        }
     }
 
     /// Where it is, and what to type next.
@@ -255,14 +259,33 @@ fn file_handles() -> usize {
     has.saturating_sub(OWN_HANDLES).max(OWN_HANDLES)
 }
 
-/// A folder that goes with the process.
+/// A folder that goes with the process, for nobody else to look into.
 struct Passing(PathBuf);
+
+/// Before the number of the process and a word by chance.
+const PASSING: &str = "onceward-serve-";
 
 impl Passing {
     fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("onceward-serve-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        let all = std::env::temp_dir();
+        forget_the_dead(&all);
+        let path = all.join(format!("{PASSING}{}-{:016x}", std::process::id(), getrandom::u64()?));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
         Ok(Self(path))
+    }
+}
+
+/// Of processes that were killed: nobody else will.
+fn forget_the_dead(all: &Path) {
+    for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PASSING)?.split_once('-')?.0.parse::<u32>().ok());
+        // In a container the one before may have had our number.
+        let is_dead = |process: u32| process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();
+        if process.is_some_and(is_dead) {
+            // Somebody else's stays, as it should.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 

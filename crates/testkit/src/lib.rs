@@ -9,8 +9,10 @@ mod folder;
 pub mod fuzz;
 pub mod http;
 pub mod matrix;
+pub mod pictures;
 pub mod postgres;
 pub mod random;
+pub mod s3;
 pub mod stage;
 pub mod systems;
 

@@ -1,0 +1,3 @@
+//! The image system: its lifecycle files, and the parts that carry them out.
+
+pub mod provider;
