@@ -32,6 +32,7 @@ pub(crate) fn build() -> Result<Vec<Binary>> {
 pub(crate) fn run(binaries: &[Binary], counts: &mut Counts) -> Result<()> {
     packages::have_postgres()?;
     packages::have_strace()?;
+    packages::have_curl()?;
     let mut succeeded = true;
     for (good, found) in at_once(binaries, play)? {
         succeeded &= good;

@@ -41,7 +41,7 @@ mod shape;
 pub use app::App;
 pub use caller::Caller;
 pub use input::{Asked, At, Given, Object, cursor, limit, text};
-pub use observe::{Observe, Tracing};
+pub use observe::{Observe, Tracing, trace};
 pub use openapi::contract;
 pub use pages::pages;
 pub use part::Part;
