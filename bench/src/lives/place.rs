@@ -183,3 +183,23 @@ impl Place {
         psql(database, &sql)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A floor takes its tables from the store's own schema, so that its statements can be out of date.
+    #[test]
+    fn the_floors_know_the_schema_as_it_is() {
+        let runtime = Runtime::new().expect("a runtime");
+        for place in [Place::sqlite(), Place::postgres(false)] {
+            let place = place.expect("a place");
+            let texts = place.texts(&runtime).expect("the texts of a life");
+            for without in [""].into_iter().chain(place.parts().iter().map(|(part, _)| *part)) {
+                let name = format!("floor without {without}");
+                let mut floor = place.floor(&name, &texts, without, place.connections()).expect(&name);
+                floor.lives(5, 2).unwrap_or_else(|error| panic!("{}, {name}: {error}", place.name()));
+            }
+        }
+    }
+}

@@ -206,10 +206,20 @@ pub(crate) fn latency(place: &Place, seconds: u64) -> Done {
         }
         (creates, times)
     });
-    for (what, times) in [("durable create", &mut creates), ("create to durable lease", &mut times)] {
-        times.sort_unstable();
-        let at = |share: usize| times.get(times.len() * share / 1000).map_or(0.0, |time| millis(*time));
-        println!("{} jobs: {what} p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms", times.len(), at(500), at(900), at(990));
+    print_times("durable create", &mut creates);
+    print_times("create to durable lease", &mut times);
+    // What the machine takes for the same rows at the same pace: the thread sleeps as long in between.
+    let mut floor = place.floor("paced", &place.texts(&runtime)?, "", 1)?;
+    let count = usize::try_from(seconds * 100).unwrap_or(usize::MAX);
+    if let Some(mut paced) = floor.paced(count, Duration::from_millis(10))? {
+        print_times("the floor's create", &mut paced.creates);
+        print_times("the floor's create and lease", &mut paced.leases);
     }
     Ok(())
+}
+
+fn print_times(what: &str, times: &mut [Duration]) {
+    times.sort_unstable();
+    let at = |share: usize| times.get(times.len() * share / 1000).map_or(0.0, |time| millis(*time));
+    println!("{} jobs: {what} p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms", times.len(), at(500), at(900), at(990));
 }

@@ -1,4 +1,4 @@
-//! What other processes write: a word of it wakes everybody here who waits.
+//! What other processes write: a word of it lets those look who wait here.
 
 use std::sync::Arc;
 
@@ -9,6 +9,6 @@ use crate::shared::Shared;
 
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>, mut news: watch::Receiver<u64>) {
     while news.changed().await.is_ok() {
-        shared.signals.wake_all();
+        shared.signals.look();
     }
 }

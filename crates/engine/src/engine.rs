@@ -78,7 +78,8 @@ impl<S: Store + 'static> Engine<S> {
         let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
         let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));
         let roll = tokio::spawn(roll::run(Arc::clone(&shared)));
-        let mut own = vec![writer, timers, pruning, roll];
+        let looking = tokio::spawn(leasing::run(Arc::clone(&shared)));
+        let mut own = vec![writer, timers, pruning, roll, looking];
         if let Some(news) = shared.store.news() {
             own.push(tokio::spawn(elsewhere::run(Arc::clone(&shared), news.clone())));
             own.push(tokio::spawn(inbox::run(Arc::clone(&shared), news)));

@@ -2,6 +2,7 @@
 //! two callers of this engine at once. Should two engines offer the same, one of them loses and looks again.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,12 @@ const ROUNDS: usize = 5;
 
 /// Jobs at most for a call with a key: each of them is looked for.
 const KEYED: usize = 100;
+
+/// One who waits is seen so often.
+const SEEN: Duration = Duration::from_secs(10);
+
+/// Others who are woken where there are more jobs than were asked for. Each of them does so in turn.
+const PASS_ON: usize = 2;
 
 /// A call that waits longer is asked again by its caller.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
@@ -132,6 +139,7 @@ impl Desk {
 struct Offer<'a> {
     desk: &'a Desk,
     signals: &'a Signals,
+    lifecycles: &'a [Arc<str>],
     /// Where somebody else at the desk puts them.
     given: oneshot::Receiver<Vec<RecordId>>,
     records: Vec<RecordId>,
@@ -150,7 +158,7 @@ impl Drop for Offer<'_> {
         drop(offered);
         // Others may have been told that there is nothing.
         if !self.taken && !self.records.is_empty() {
-            self.signals.more_work();
+            self.signals.lines.wake(self.lifecycles, self.records.len());
         }
     }
 }
@@ -186,7 +194,8 @@ pub(crate) async fn lease_while<S: Store>(
     }
     let once = keyed.as_ref().map(|(_, once)| once);
     let until = Instant::now() + wanted.wait.min(LONGEST_WAIT);
-    let mut work = shared.signals.work();
+    let lines = &shared.signals.lines;
+    let mut waiter = lines.join(&wanted.lifecycles);
     let mut lost = 0;
     if most == 0 {
         return Ok(Vec::new());
@@ -195,12 +204,16 @@ pub(crate) async fn lease_while<S: Store>(
         if shared.queue.is_gone() {
             return Err(shared.queue.gone());
         }
-        let news = *work.borrow_and_update();
+        // From here on no news is missed: it comes before this look, or ends the wait after it.
+        let mut turn = pin!(waiter.turn());
+        turn.as_mut().enable();
+        let news = lines.news();
         if !goes_on() {
             return Ok(Vec::new());
         }
         shared.roll.note(actor, &wanted.worker, &wanted.lifecycles);
         let mut offer = pick(shared, wanted, most, news).await?;
+        waiter.has_looked();
         if !offer.records.is_empty() {
             let leased = take(shared, actor, wanted, once, &offer.records).await?;
             offer.taken = true;
@@ -218,20 +231,22 @@ pub(crate) async fn lease_while<S: Store>(
         if now >= until {
             return Ok(Vec::new());
         }
-        let nap = shared.signals.until_ready(shared.store.now().await?, shared.config.poll).min(until - now);
-        let _ = tokio::time::timeout(nap, work.changed()).await;
+        if tokio::time::timeout(SEEN.min(until - now), turn).await.is_ok() {
+            waiter.was_woken();
+        }
     }
 }
 
 async fn pick<'a, S: Store>(
     shared: &'a Shared<S>,
-    wanted: &Wanted,
+    wanted: &'a Wanted,
     most: usize,
     news: u64,
 ) -> Result<Offer<'a>, EngineError> {
     let desk = &shared.desk;
     let given = desk.ask(&wanted.lifecycles, most);
-    let mut offer = Offer { desk, signals: &shared.signals, given, records: Vec::new(), taken: false };
+    let (signals, lifecycles) = (&shared.signals, &wanted.lifecycles);
+    let mut offer = Offer { desk, signals, lifecycles, given, records: Vec::new(), taken: false };
     let mut looked = desk.looked.lock().await;
     match offer.given.try_recv() {
         Ok(records) => {
@@ -282,7 +297,9 @@ async fn hand_out<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: Ti
         return Err(shared.queue.overloaded());
     }
     let all = asks.iter().fold(0, |sum: usize, ask| sum.saturating_add(ask.most)).min(room);
-    let query = LeaseQuery { lifecycles: lifecycles.to_vec(), now, limit: all + offered };
+    // One more where there is room, to know whether there are more.
+    let limit = all + offered + usize::from(all < room);
+    let query = LeaseQuery { lifecycles: lifecycles.to_vec(), now, limit };
     let found = shared.store.leasable(&query).await?;
     let are_all = found.len() < query.limit;
     let mut offered = desk.offered();
@@ -291,6 +308,9 @@ async fn hand_out<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: Ti
     let handed: Vec<Vec<RecordId>> = asks.iter().map(|ask| free.by_ref().take(ask.most).collect()).collect();
     offered.extend(handed.iter().flatten());
     drop(offered);
+    if !are_all {
+        shared.signals.lines.wake(lifecycles, PASS_ON);
+    }
     let mut short = false;
     for (ask, share) in asks.into_iter().zip(handed) {
         if share.is_empty() {
@@ -306,7 +326,7 @@ async fn hand_out<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: Ti
                 offered.remove(record);
             }
             drop(offered);
-            shared.signals.more_work();
+            shared.signals.lines.wake(lifecycles, share.len());
         }
     }
     Ok(short)
@@ -375,4 +395,14 @@ async fn again<S: Store>(
         leased.extend(answered.transpose()?.and_then(held));
     }
     Ok(leased)
+}
+
+/// Looks for those who wait: at the times at which jobs are known to become ready, and now and then for what nobody has told of.
+pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
+    while !shared.queue.is_closed() {
+        let poll = shared.config.poll;
+        let nap = shared.store.now().await.map_or(poll, |now| shared.signals.until_ready(now, poll));
+        shared.signals.sooner(nap).await;
+        shared.signals.lines.look();
+    }
 }

@@ -28,6 +28,7 @@
 //! | `keys/` | API keys: making and revoking them, and telling who calls |
 //! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
+//! | `waiting.rs` | who waits for jobs: as many are woken as there may be jobs |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
 //! | `shared.rs` | what these parts share |
 //! | `counted.rs` | what the engine has done, counted |
@@ -80,6 +81,7 @@ mod stream;
 mod timers;
 mod trail;
 mod verify;
+mod waiting;
 mod working;
 
 pub use checks::{Asked, Checks, Unanswered};

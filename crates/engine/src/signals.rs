@@ -1,8 +1,8 @@
 //! Who is woken by what was saved. A signal is a hint: whoever waits for one looks for itself now and then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onceward_core::decide::{RecordChange, in_order, next_due, readiness};
@@ -10,13 +10,15 @@ use onceward_core::time::Time;
 use onceward_store::{Outcome, Write};
 use tokio::sync::{Notify, watch};
 
+use crate::waiting::Lines;
+
 /// Times at which jobs become ready that are remembered; later ones are found by looking.
 const SOON: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Signals {
-    /// Raised when a job may have become leasable.
-    work: watch::Sender<u64>,
+    /// Who waits for jobs.
+    pub(crate) lines: Lines,
     /// The last place of the log that is known to be written.
     log: watch::Sender<u64>,
     timers: Notify,
@@ -24,16 +26,19 @@ pub(crate) struct Signals {
     next_look: AtomicI64,
     /// When jobs that wait for their time become ready.
     soon: Mutex<BTreeSet<Time>>,
+    /// One becomes ready before all that were known.
+    sooner: Notify,
 }
 
 impl Default for Signals {
     fn default() -> Self {
         Self {
-            work: watch::Sender::new(0),
+            lines: Lines::default(),
             log: watch::Sender::new(0),
             timers: Notify::new(),
             next_look: AtomicI64::new(i64::MAX),
             soon: Mutex::default(),
+            sooner: Notify::new(),
         }
     }
 }
@@ -41,15 +46,20 @@ impl Default for Signals {
 impl Signals {
     /// A batch was saved.
     pub(crate) fn saved(&self, writes: &[Write], last: u64, now: Time) {
-        let (mut work, mut earliest, mut later) = (false, None, Vec::new());
+        let (mut earliest, mut later) = (None, Vec::new());
+        // How many of each lifecycle may have become leasable.
+        let mut ready: HashMap<&str, usize> = HashMap::new();
         for write in writes {
             let Outcome::Changes(changes) = &write.outcome else { continue };
             for change in &changes.records {
-                work |= frees_others(change);
+                let mut jobs = usize::from(frees_others(change));
                 match readiness(&change.after) {
-                    Some(waiting) if waiting.from <= now => work = true,
+                    Some(waiting) if waiting.from <= now => jobs += 1,
                     Some(waiting) => later.push(waiting.from),
                     None => {}
+                }
+                if jobs > 0 {
+                    *ready.entry(&change.after.lifecycle.name).or_default() += jobs;
                 }
                 if let Some(due) = next_due(&change.after) {
                     earliest = Some(earliest.map_or(due, |earliest: Time| earliest.min(due)));
@@ -57,29 +67,38 @@ impl Signals {
             }
         }
         if !later.is_empty() {
-            let mut soon = self.soon();
-            soon.extend(later);
-            while soon.len() > SOON {
-                soon.pop_last();
-            }
-            // Whoever waits may wait too long.
-            work = true;
+            self.remember(later);
         }
         self.log.send_modify(|known| *known = last.max(*known));
         if earliest.is_some_and(|due| due.micros() < self.next_look.load(Ordering::SeqCst)) {
             self.timers.notify_one();
         }
-        if work {
-            self.more_work();
+        if !ready.is_empty() {
+            let jobs = |name: &Arc<str>| ready.get(&**name).copied().unwrap_or(0);
+            self.lines.wake_each(|lifecycles| lifecycles.iter().map(jobs).sum());
         }
     }
 
-    pub(crate) fn more_work(&self) {
-        self.work.send_modify(|count| *count += 1);
+    /// Jobs become ready at these times.
+    fn remember(&self, times: Vec<Time>) {
+        let mut soon = self.soon();
+        let first = soon.first().copied();
+        soon.extend(times);
+        while soon.len() > SOON {
+            soon.pop_last();
+        }
+        if soon.first().copied() != first {
+            // Whoever looks for those that wait would look too late.
+            self.sooner.notify_one();
+        }
     }
 
-    pub(crate) fn work(&self) -> watch::Receiver<u64> {
-        self.work.subscribe()
+    /// Something was written elsewhere, and nobody knows what: all look for themselves, but of those who wait for jobs only one of
+    /// each kind.
+    pub(crate) fn look(&self) {
+        self.lines.look();
+        self.log.send_modify(|_| {});
+        self.timers.notify_one();
     }
 
     pub(crate) fn log(&self) -> watch::Receiver<u64> {
@@ -88,7 +107,8 @@ impl Signals {
 
     /// Everybody looks again: the engine closes, or the clock was set.
     pub(crate) fn wake_all(&self) {
-        self.more_work();
+        self.lines.wake_all();
+        self.sooner.notify_one();
         self.log.send_modify(|_| {});
         self.timers.notify_one();
     }
@@ -102,6 +122,11 @@ impl Signals {
     pub(crate) async fn due_before(&self, next: Time, most: Duration) {
         self.next_look.store(next.micros(), Ordering::SeqCst);
         let _ = tokio::time::timeout(most, self.timers.notified()).await;
+    }
+
+    /// Wait so long, or until a job is known to become ready sooner than all others.
+    pub(crate) async fn sooner(&self, most: Duration) {
+        let _ = tokio::time::timeout(most, self.sooner.notified()).await;
     }
 
     /// How long until a job is known to become ready; at most `most`.

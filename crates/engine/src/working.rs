@@ -220,7 +220,7 @@ async fn turn<S, R, F>(
 /// Whoever waits for a job looks up when the worker closes.
 async fn pass_on<S>(mut heard: watch::Receiver<Phase>, shared: Arc<Shared<S>>) {
     if heard.wait_for(|phase| *phase != Phase::Working).await.is_ok() {
-        shared.signals.more_work();
+        shared.signals.lines.wake_all();
     }
 }
 

@@ -60,18 +60,17 @@ const DONE: &str = "UPDATE onceward.records r SET state = 2, version = 3, fields
      FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::text[]) AS fields, unnest($3::bigint[]) AS at, \
      unnest($4::bytea[]) AS head, unnest($5::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = 2";
 
-const BEGIN_EXECUTION: &str = "INSERT INTO onceward.executions (record, token, id, worker, holder, status, leased_at, \
-     expires_at, started_at, finish_moves) SELECT k.row, 1, k.id, k.worker, k.worker, 1, k.at, k.at, k.at, false \
-     FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::uuid[]) AS id, unnest($3::text[]) AS worker, \
-     unnest($4::bigint[]) AS at) k";
+const BEGIN_EXECUTION: &str = "INSERT INTO onceward.executions (record, token, worker, holder, status, leased_at, \
+     expires_at, started_at, finish_moves) SELECT k.row, 1, k.worker, k.worker, 1, k.at, k.at, k.at, false \
+     FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::text[]) AS worker, unnest($3::bigint[]) AS at) k";
 
 // A key's first column as a number in the text would have the planner begin at the wrong table.
 const END_EXECUTION: &str = "UPDATE onceward.executions e SET status = 3, expires_at = n.at, started_at = n.at, \
      finished_at = n.at FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::bigint[]) AS token, \
      unnest($3::bigint[]) AS at) n WHERE e.record = n.row AND e.token = n.token";
 
-const EFFECTS: &str = "INSERT INTO onceward.effects (record, execution, token, result) SELECT k.row, k.id, 1, k.result \
-     FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::uuid[]) AS id, unnest($3::text[]) AS result) k";
+const EFFECTS: &str = "INSERT INTO onceward.effects (record, token, result) SELECT k.row, 1, k.result \
+     FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::text[]) AS result) k";
 
 const WIND: &str = "INSERT INTO onceward.timers (due, record) SELECT unnest($1::bigint[]), unnest($2::bigint[])";
 
@@ -89,7 +88,7 @@ const PLACE: &str = "INSERT INTO onceward.batches (last, first, batch) \
      SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last";
 
 const TALLY: &str =
-    "UPDATE onceward.tallies SET count = count + $2::bigint WHERE lifecycle = 1 AND owner = 'ann' AND state = $1";
+    "UPDATE onceward.tallies SET count = count + $2::bigint WHERE definition = 1 AND owner = 'ann' AND state = $1";
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -336,7 +335,7 @@ impl Lane {
         self.change(batch, columns, LEASED);
         if self.has("executions") {
             let workers = columns.all("worker-1");
-            batch.add(BEGIN_EXECUTION, vec![columns.rows(), arg(&columns.ids[..]), workers, columns.times()]);
+            batch.add(BEGIN_EXECUTION, vec![columns.rows(), workers, columns.times()]);
         }
         if self.has("timers") {
             batch.add(WIND, vec![columns.times(), columns.rows()]);
@@ -352,7 +351,7 @@ impl Lane {
             batch.add(END_EXECUTION, vec![columns.rows(), columns.ones(), columns.times()]);
         }
         if self.has("effects") {
-            batch.add(EFFECTS, vec![columns.rows(), arg(&columns.ids[..]), columns.all(result)]);
+            batch.add(EFFECTS, vec![columns.rows(), columns.all(result)]);
         }
         if self.has("timers") {
             batch.add(UNWIND, vec![columns.times(), columns.rows()]);

@@ -2,10 +2,11 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use super::{Floor, Parts, at, hash, id};
+use super::{Floor, Paced, Parts, at, hash, id};
 
 /// The schema itself, so that a new index or column is in the floor as soon as it is in the store.
 const SCHEMA: &str = include_str!("../../../../crates/store/src/sqlite/migrations/0001_first.sql");
@@ -44,6 +45,23 @@ impl Floor for SqliteFloor {
             left -= size;
         }
         Ok(())
+    }
+
+    fn paced(&mut self, count: usize, pause: Duration) -> Result<Option<Paced>, Box<dyn Error>> {
+        let mut paced = Paced::default();
+        let mut next = Instant::now();
+        for _ in 0..count {
+            next += pause;
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            self.row += 1;
+            let (row, began) = (self.row, Instant::now());
+            self.transaction(1, |floor| floor.create(row, 1))?;
+            paced.creates.push(began.elapsed());
+            self.transaction(1, |floor| floor.lease(row, 1))?;
+            paced.leases.push(began.elapsed());
+            self.transaction(1, |floor| floor.commit(row, 1))?;
+        }
+        Ok(Some(paced))
     }
 }
 
@@ -99,7 +117,7 @@ impl SqliteFloor {
     }
 
     fn tally(&self, from: i64, to: i64, size: i64) -> Done {
-        let sql = "UPDATE tallies SET count = count + ?4 WHERE lifecycle = ?1 AND owner = ?2 AND state = ?3";
+        let sql = "UPDATE tallies SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
         let mut statement = self.connection.prepare_cached(sql)?;
         statement.execute(params![1, "ann", to, size])?;
         if from > 0 {
@@ -171,10 +189,10 @@ impl SqliteFloor {
         self.each("records", sql, first, size, |statement, row| {
             statement.execute(params![row, 1, "[3,0,0,null,null]", at(row), hash(row), row])
         })?;
-        let sql = "INSERT INTO executions (record, token, id, worker, holder, status, leased_at, expires_at, started_at, \
+        let sql = "INSERT INTO executions (record, token, worker, holder, status, leased_at, expires_at, started_at, \
                    finished_at, abort_code, abort_retryable, finish_moves, key) \
-                   VALUES (?1, 1, ?2, 'worker-1', 'worker-1', 1, ?3, ?3, ?3, NULL, NULL, NULL, 0, NULL)";
-        self.each("executions", sql, first, size, |statement, row| statement.execute(params![row, id(row), at(row)]))?;
+                   VALUES (?1, 1, 'worker-1', 'worker-1', 1, ?2, ?2, ?2, NULL, NULL, NULL, 0, NULL)";
+        self.each("executions", sql, first, size, |statement, row| statement.execute(params![row, at(row)]))?;
         self.tally(1, 2, size)?;
         let sql = "INSERT INTO timers (due, record) VALUES (?1, ?2)";
         self.each("timers", sql, first, size, |statement, row| statement.execute(params![at(row), row]))?;
@@ -194,9 +212,9 @@ impl SqliteFloor {
         let sql = "UPDATE executions SET status = 3, expires_at = ?2, started_at = ?2, finished_at = ?2, abort_code = NULL, \
                    abort_retryable = NULL, finish_moves = 0, key = NULL WHERE record = ?1 AND token = 1";
         self.each("executions", sql, first, size, |statement, row| statement.execute(params![row, at(row)]))?;
-        let sql = "INSERT INTO effects (record, execution, token, result) VALUES (?1, ?2, 1, ?3)";
+        let sql = "INSERT INTO effects (record, token, result) VALUES (?1, 1, ?2)";
         let result = crate::engine::result().to_string();
-        self.each("effects", sql, first, size, |statement, row| statement.execute(params![row, id(row), result]))?;
+        self.each("effects", sql, first, size, |statement, row| statement.execute(params![row, result]))?;
         self.tally(2, 3, size)?;
         let sql = "DELETE FROM timers WHERE due = ?1 AND record = ?2";
         self.each("timers", sql, first, size, |statement, row| statement.execute(params![at(row), row]))

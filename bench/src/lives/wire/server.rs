@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 use super::client::Wire;
+use crate::machine::server_seconds;
 
 pub(crate) struct Server {
     child: Child,
@@ -55,6 +56,11 @@ impl Server {
         };
         runtime.block_on(ready).map_err(|error| error.to_string())?;
         Ok(Self { child, host, took: began.elapsed() })
+    }
+
+    /// Processor seconds so far.
+    pub(crate) fn processor_seconds(&self) -> Result<f64, Box<dyn Error>> {
+        server_seconds(self.child.id())
     }
 
     /// Memory that it has in use, in megabytes.
