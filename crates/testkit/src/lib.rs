@@ -7,6 +7,7 @@ pub mod fold;
 mod folder;
 pub mod fuzz;
 pub mod matrix;
+pub mod pictures;
 pub mod postgres;
 pub mod random;
 pub mod stage;

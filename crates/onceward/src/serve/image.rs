@@ -98,7 +98,7 @@ impl Image {
             time: MODERATION_TIME,
             most_bytes: MODERATION_BYTES,
         };
-        Moderation::open(config).map(Some).map_err(anyhow::Error::msg).context("--image-moderation-url")
+        Moderation::open(config).map(Some).context("--image-moderation-url")
     }
 
     fn provider(&self) -> Result<Option<Provider>> {
@@ -116,7 +116,7 @@ impl Image {
                     time: Duration::from_secs(self.image_time.max(1)),
                     most_bytes: self.image_megabytes.clamp(1, 1 << 10) << 20,
                 };
-                let service = OpenAi::open(config).map_err(anyhow::Error::msg).context("--image-url")?;
+                let service = OpenAi::open(config).context("--image-url")?;
                 Ok(Some(Provider::OpenAi(service)))
             }
         }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use onceward_engine::{Asked, Checks, Unanswered};
 use serde_json::{Map, Value as Json, json};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::JOB;
 use crate::order::{self, Read};
@@ -44,7 +44,7 @@ impl Guard {
     /// else, here or in any log; nor is what is wrong with it.
     async fn judge(&self, read: &Read) -> Result<Map<String, Json>, Unanswered> {
         let sha256 = read.sha256();
-        let by = if self.words.are_in(read.text()) { Some("words") } else { self.moderated(read, &sha256).await? };
+        let by = if self.words.are_in(read.text()) { Some("words") } else { self.moderated(read).await? };
         if let Some(by) = by {
             info!(sha256, by, "a prompt was flagged");
         }
@@ -53,15 +53,10 @@ impl Guard {
     }
 
     /// No answer is no consent: the order is refused for now, and can be sent again.
-    async fn moderated(&self, read: &Read, sha256: &str) -> Result<Option<&'static str>, Unanswered> {
+    async fn moderated(&self, read: &Read) -> Result<Option<&'static str>, Unanswered> {
         let Some(moderation) = &self.moderation else { return Ok(None) };
-        match moderation.flagged(read.text()).await {
-            Ok(flagged) => Ok(flagged.then_some("moderation")),
-            Err(error) => {
-                warn!(sha256, error, "moderation does not answer");
-                Err(Unanswered(error))
-            }
-        }
+        let flagged = moderation.flagged(read.text()).await.map_err(Unanswered)?;
+        Ok(flagged.then_some("moderation"))
     }
 }
 
