@@ -1,5 +1,6 @@
 //! What a program calls.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onceward_core::decide::{Call, Create, ErrorReport};
@@ -28,7 +29,7 @@ use crate::stream::LogStream;
 use crate::timers::SetAside;
 use crate::trail::Trail;
 use crate::working::Worker;
-use crate::{batch, elsewhere, inbox, objects, prune, roll, timers};
+use crate::{batch, elsewhere, inbox, objects, prune, rehearsal, roll, timers};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
@@ -122,13 +123,19 @@ impl<S: Store + 'static> Engine<S> {
             return Ok(Vec::new());
         }
         let mut submissions = submissions;
+        let mut hopeless = BTreeMap::new();
         if let Some(objects) = &self.shared.config.objects {
+            hopeless = rehearsal::hopeless(&self.shared, &mut submissions).await?;
             objects::stow(objects, &mut submissions).await?;
         }
-        let answers = self.shared.queue.enter(submissions)?;
+        let answers = if submissions.is_empty() { Vec::new() } else { self.shared.queue.enter(submissions)? };
         let mut replies = Vec::with_capacity(answers.len());
         for answer in answers {
             replies.push(self.shared.queue.answered(answer).await);
+        }
+        // From the first on, so that each comes to its own place.
+        for (at, refused) in hopeless {
+            replies.insert(at, Err(refused));
         }
         Ok(replies)
     }

@@ -16,6 +16,7 @@
 //! | `once.rs` | calls that carry a key are carried out once, and answered the same again |
 //! | `objects/` | large payloads, beside the database |
 //! | `reading.rs` | who sees what, and never a state whose time is over |
+//! | `rehearsal.rs` | calls with large payloads that have no hope, turned away before their bytes are written |
 //! | `relations.rs` | whom a record names, and who names it |
 //! | `ledger.rs` | what named accounts hold, and what moved there |
 //! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
@@ -71,6 +72,7 @@ mod once;
 mod prune;
 mod queue;
 mod reading;
+mod rehearsal;
 mod relations;
 mod retention;
 mod roll;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -13,13 +15,14 @@ use http_body_util::BodyExt as _;
 use onceward_core::record::Payload;
 use onceward_store::Content;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
+use crate::gate::BodyRoom;
 use crate::problem::Problem;
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -38,7 +41,8 @@ impl<T: DeserializeOwned> FromRequest<App> for Given<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         must_be_json(request.headers())?;
         let settings = app.settings();
-        let mut room = app.gate().body();
+        // Counted until the request is answered: what was read is kept for so long, and longer where a disk is waited for.
+        let room = request.extensions().get::<Arc<BodyRoom>>().cloned().unwrap_or_else(|| Arc::new(app.gate().body()));
         let reading = read(request.into_body(), settings.body_bytes, |bytes| room.grow(bytes));
         let bytes = match tokio::time::timeout(settings.body_time, reading).await {
             Ok(read) => read?,
@@ -111,6 +115,41 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectOf<T> {
     }
 }
 
+/// The calls of a batch. No more are kept than it takes to see that there are too many, however many come.
+#[derive(Debug)]
+pub(crate) struct Calls<T>(pub(crate) Vec<Object<T>>);
+
+/// One more than any batch may have.
+const MOST_CALLS: usize = 1_001;
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Calls<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(CallsOf(PhantomData))
+    }
+}
+
+struct CallsOf<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for CallsOf<T> {
+    type Value = Calls<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Calls<T>, A::Error> {
+        let mut calls = Vec::new();
+        while calls.len() < MOST_CALLS {
+            match list.next_element()? {
+                Some(call) => calls.push(call),
+                None => return Ok(Calls(calls)),
+            }
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Calls(calls))
+    }
+}
+
 /// What a path names.
 #[derive(Debug)]
 pub struct At<T>(pub T);
@@ -176,7 +215,7 @@ pub(crate) fn content(json: Option<Box<RawValue>>, base64: Option<&str>) -> Resu
     Ok(Some(hashed(bytes)))
 }
 
-fn hashed(bytes: std::sync::Arc<[u8]>) -> Content {
+fn hashed(bytes: Arc<[u8]>) -> Content {
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     Content { payload: Payload { sha256: Sha256::digest(&bytes).into(), bytes: length }, bytes }
 }
@@ -228,6 +267,15 @@ pub fn limit(asked: Option<u32>) -> Result<usize, Problem> {
     }
 }
 
+/// How long to wait, where nothing comes at once.
+pub(crate) fn wait(app: &App, asked: Option<u64>) -> Result<Duration, Problem> {
+    let (wait, longest) = (Duration::from_millis(asked.unwrap_or(0)), app.settings().longest_wait);
+    if wait > longest {
+        return Err(Problem::bad_input(format!("`wait_ms` is at most {}", longest.as_millis())));
+    }
+    Ok(wait)
+}
+
 const PAGE_USUAL: usize = 100;
 const PAGE_MOST: usize = 1_000;
 
@@ -242,6 +290,19 @@ mod tests {
         {
             assert_eq!(depth(json.as_bytes()), deep, "{json}");
         }
+    }
+
+    /// However many come, memory is spent on no more than it takes to refuse them.
+    #[test]
+    fn a_batch_is_kept_as_far_as_it_may_go() {
+        #[derive(Deserialize)]
+        struct Call {}
+        let kept = |count: usize| {
+            let text = format!("[{}]", vec!["{}"; count].join(","));
+            serde_json::from_str::<Calls<Call>>(&text).map(|Calls(calls)| calls.len()).expect("a list")
+        };
+        assert_eq!([0, 1, 1_000, 1_001, 100_000].map(kept), [0, 1, 1_000, 1_001, 1_001]);
+        assert!(serde_json::from_str::<Calls<Call>>("[{}, []]").is_err());
     }
 
     #[test]

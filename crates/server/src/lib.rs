@@ -4,6 +4,7 @@
 //! | file | duty |
 //! | --- | --- |
 //! | `serve.rs` | the listener: connections bounded in number and time, and the way out when the process is to end |
+//! | `patient.rs` | a connection whose other side must take what is written to it |
 //! | `door.rs` | around every request: counted, timed, and answered also where a handler breaks |
 //! | `router.rs` | which path leads where |
 //! | `part.rs` | what a system adds: routes of its own |
@@ -31,6 +32,7 @@ mod observe;
 mod openapi;
 mod pages;
 mod part;
+mod patient;
 mod problem;
 mod router;
 mod routes;

@@ -150,14 +150,15 @@ export class Client {
     return this.#patiently(() => this.leaseOnce(lifecycles, worker, { ...options, once }));
   }
 
-  /** A single try of `lease`; after a failure the same `once` finds what may have been taken. */
+  /** A single try of `lease`; after a failure the same `once` finds what may have been taken, with `again` only that. */
   async leaseOnce(
     lifecycles: readonly string[],
     worker: string,
-    options: LeaseOptions & { once: string; signal?: AbortSignal; timeout?: number },
+    options: LeaseOptions & { once: string; again?: boolean; signal?: AbortSignal; timeout?: number },
   ): Promise<Lease[]> {
-    const { max = 1, wait = 0, start = true, lease, once, signal } = options;
-    const body = { lifecycles, worker, max, start, lease_ms: whole(lease), wait_ms: wait > 0 ? whole(wait) : undefined };
+    const { max = 1, wait = 0, start = true, lease, once, again, signal } = options;
+    const wait_ms = wait > 0 ? whole(wait) : undefined;
+    const body = { lifecycles, worker, max, start, lease_ms: whole(lease), wait_ms, again };
     const timeout = (options.timeout ?? this.timeout) + wait;
     const headers = { "idempotency-key": once };
     const found = await this.#transport.json({ method: "POST", path: "/v1/leases", body, headers, timeout, signal });

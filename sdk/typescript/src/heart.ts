@@ -2,7 +2,7 @@
 
 import type { Client } from "./client.js";
 import type { Job } from "./job.js";
-import { mayPass } from "./patience.js";
+import { isFinal } from "./patience.js";
 import type { Lasting } from "./requests.js";
 
 /** A lease is kept by so many heartbeats: two may be lost. */
@@ -44,9 +44,9 @@ export function keepAlive(client: Client, job: Job, lasting: Lasting, heard: Hea
       return every;
     } catch (error) {
       if (over) return undefined;
-      if (mayPass(error) && performance.now() < job.goneAt) return Math.min(AGAIN, every);
+      if (!isFinal(error) && performance.now() < job.goneAt) return Math.min(AGAIN, every);
       // The report came first.
-      if (job.reported && !mayPass(error)) return undefined;
+      if (job.reported && isFinal(error)) return undefined;
       heard.lost(error instanceof Error ? error.message : String(error));
       job.cancel("lease_lost");
       return undefined;
@@ -59,7 +59,8 @@ export function keepAlive(client: Client, job: Job, lasting: Lasting, heard: Hea
       });
     }, wait);
   };
-  next(every);
+  // One that was found again has less of its lease left: its heart beats sooner.
+  next(Math.max(0, Math.min(every, job.goneAt - performance.now() - job.lasts + every)));
   return () => {
     over = true;
     clearTimeout(timer);

@@ -40,7 +40,7 @@ export class Job<Payload = unknown> {
     this.traceparent = lease.traceparent ?? undefined;
     this.signal = this.#stop.signal;
     this.lasts = lasts;
-    this.goneAt = performance.now() + lasts;
+    this.goneAt = performance.now() + Math.min(lasts, lease.expires_in_ms ?? lasts);
     this.#commit = (result) => commit(this as Job, result);
   }
 

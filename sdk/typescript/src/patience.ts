@@ -19,7 +19,12 @@ export function mayPass(error: unknown): boolean {
 }
 
 export function problemMayPass(problem: Problem): boolean {
-  return PASSING.has(problem.code) || [502, 503, 504].includes(problem.status);
+  return PASSING.has(problem.code) || [429, 502, 503, 504, 507].includes(problem.status);
+}
+
+/** Whether the server has understood, and said no for good. An error of its own is not that, whatever it may mean. */
+export function isFinal(error: unknown): boolean {
+  return error instanceof Refused && error.status < 500 && !problemMayPass(error.problem);
 }
 
 /** Waits that grow, spread by chance so that callers who failed together do not return together. */

@@ -50,6 +50,8 @@ export interface Lease {
   readonly token: number;
   readonly attempt: number;
   readonly expires_at: string;
+  /** How much of the lease is left: less than its length where this is the answer to a question that was asked before. */
+  readonly expires_in_ms?: number;
   readonly record: Record;
   /** The JSON value or the bytes; undefined where there is none, or where it is too large to come along. */
   readonly payload?: unknown;

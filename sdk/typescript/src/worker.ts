@@ -3,11 +3,11 @@
 import { hostname } from "node:os";
 
 import { Client, type ClientOptions } from "./client.js";
-import { AlreadyCommitted, Cancelled, Fail, LeaseLost, Refused, Retry, Unreachable, WorkError } from "./errors.js";
+import { AlreadyCommitted, Cancelled, Fail, LeaseLost, OncewardError, Refused, Retry, Unreachable, WorkError } from "./errors.js";
 import { keepAlive } from "./heart.js";
 import { Unspeakable } from "./http.js";
 import { Job } from "./job.js";
-import { Backoff, mayPass, pause } from "./patience.js";
+import { Backoff, isFinal, mayPass, pause } from "./patience.js";
 import type { Lease } from "./records.js";
 import { newKey, type Report } from "./requests.js";
 
@@ -140,7 +140,7 @@ export class Worker {
         return await this.#askOnce(most, once, { wait: this.#wait, signal: closing });
       } catch (error) {
         if (closing.aborted) return this.#askLast(most, once);
-        if (!mayPass(error)) throw error;
+        if (isFinal(error) || !(error instanceof OncewardError)) throw error;
         this.#log(`no jobs to be had: ${text(error)}`);
         await pause(backoff.wait(), closing);
       }
@@ -153,7 +153,7 @@ export class Worker {
     const [backoff, until] = [new Backoff(), performance.now() + LAST];
     for (;;) {
       try {
-        return await this.#askOnce(most, once, { timeout: LAST });
+        return await this.#askOnce(most, once, { timeout: LAST, again: true });
       } catch (error) {
         // The server may not have noticed yet that nobody listens any more.
         if (!mayPass(error) || performance.now() > until) return []; // Their leases run out.
@@ -162,7 +162,11 @@ export class Worker {
     }
   }
 
-  #askOnce(max: number, once: string, more: { wait?: number; signal?: AbortSignal; timeout?: number }): Promise<Lease[]> {
+  #askOnce(
+    max: number,
+    once: string,
+    more: { wait?: number; signal?: AbortSignal; timeout?: number; again?: boolean },
+  ): Promise<Lease[]> {
     return this.client.leaseOnce([...this.#handlers.keys()], this.name, { max, once, start: true, ...this.#lease, ...more });
   }
 
@@ -292,11 +296,12 @@ export class Worker {
 }
 
 /** What to report where a commit will never be taken: the job fails, which would else run until its lease ends, and again. */
-function failure(error: unknown): Fail | undefined {
+function failure(error: unknown): WorkError | undefined {
   if (error instanceof Unspeakable) return new Fail("bad_result", error.message);
   if (!(error instanceof Refused)) return undefined;
   if (error.status === 413) return new Fail("SIZE_EXCEEDED", error.message);
-  return error.status === 422 ? new Fail("bad_result", error.message) : undefined;
+  if (error.status >= 500) return new Retry(error.code, error.message);
+  return error.status === 400 || error.status === 422 ? new Fail("bad_result", error.message) : undefined;
 }
 
 function short(error: WorkError): WorkError {

@@ -84,6 +84,40 @@ fn a_large_payload_lives_beside_the_database() {
     });
 }
 
+/// What is refused whatever is in the store leaves no bytes behind: else anybody with a key could fill the disk.
+#[test]
+fn who_may_make_nothing_fills_nothing() {
+    let folder = Folder::new();
+    let objects = beside(&folder);
+    on_each(with(&objects), async |engine, _| {
+        let large = |lifecycle: &str, seed: u8| {
+            let bytes = bytes(LARGE + 1, seed);
+            let payload = Payload { sha256: hash(&bytes), bytes: u64::try_from(bytes.len()).unwrap() };
+            let call = Call::Create(Create { payload: Some(payload), lifecycle: lifecycle.into(), ..create() });
+            Submission { contents: vec![Content { payload, bytes }], ..Submission::new(&user("ann"), call) }
+        };
+        let viewer = Actor::new("eve", &["viewer"]);
+        let refused = engine.submit(Submission { actor: viewer.clone(), ..large(JOB, 1) }).await;
+        assert_eq!(refused.expect_err("a viewer makes nothing").status(), 403);
+        let small = Submission::new(&user("ann"), Call::Create(create()));
+        let calls = vec![
+            Submission { actor: viewer, ..large(JOB, 2) },
+            small.clone(),
+            large("no.such", 3),
+            large(JOB, 4),
+            small,
+        ];
+        let replies = engine.submit_all(calls).await.unwrap();
+        let came: Vec<u16> =
+            replies.iter().map(|reply| reply.as_ref().map_or_else(|error| error.status(), |_| 200)).collect();
+        assert_eq!(came, [403, 200, 404, 200, 200]);
+        for (seed, is_there) in [(1, false), (2, false), (3, false), (4, true)] {
+            let found = objects.size(&hash(&bytes(LARGE + 1, seed))).await.unwrap();
+            assert_eq!(found.is_some(), is_there, "{seed}");
+        }
+    });
+}
+
 /// Bytes that came piece by piece, and a record that names them; and bytes that are not what a call says they are.
 #[test]
 fn bytes_may_come_piece_by_piece() {

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Given, IDEMPOTENCY_KEY, Object};
+use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Object};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, Text, ok};
@@ -68,7 +68,7 @@ impl<'a> Fired<'a> {
         ("id" = String, Path, format = Uuid, description = "The record's id"),
         ("event" = String, Path, description = "The event's name"),
         ("If-Match" = Option<String>, Header, description = "The record's ETag", pattern = "^([*]|\"[0-9]{1,18}\")$"),
-        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "However often it is sent, it is carried out once"),
     ),
     request_body = NewEvent,
     responses(
@@ -134,7 +134,7 @@ impl EventOf {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEvents {
     #[schema(value_type = Vec<EventOf>, max_items = 1000)]
-    events: Vec<Object<EventOf>>,
+    events: Calls<EventOf>,
 }
 
 /// What became of each, in the order of the call.
@@ -176,7 +176,7 @@ impl<'a> FiredEvent<'a> {
     responses((status = 200, description = "What became of each", body = FiredEvents))
 )]
 async fn fire_batch(State(app): State<App>, caller: Caller, Given(new): Given<NewEvents>) -> Result<Response, Problem> {
-    let submissions = new.events.into_iter().map(|Object(event)| Ok(event.submission(&caller.actor)));
+    let submissions = new.events.0.into_iter().map(|Object(event)| Ok(event.submission(&caller.actor)));
     let answers = submit(&app, submissions.collect()).await?;
     ok(&FiredEvents { results: answers.iter().map(FiredEvent::of).collect() })
 }

@@ -23,23 +23,29 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list, create)).routes(routes!(revoke))
 }
 
+/// A role's name, or a lifecycle's; no role is called `engine`.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = String, pattern = "^[A-Za-z0-9._-]{1,100}$")]
+#[expect(dead_code, reason = "its shape stands in the contract")]
+pub(crate) struct Word(String);
+
 /// A key that is to be made.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateKey {
-    /// Whose records are seen and made with it.
-    #[schema(value_type = String, min_length = 1, max_length = 1000)]
+    /// Whose records are seen and made with it; not `engine`.
+    #[schema(value_type = String, min_length = 1, max_length = 1000, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     owner: Arc<str>,
     /// operator, producer, worker, viewer, metrics, or a role that a lifecycle names.
-    #[schema(value_type = Vec<String>, min_items = 1, max_items = 100)]
+    #[schema(value_type = Vec<Word>, min_items = 1, max_items = 100)]
     roles: Vec<Arc<str>>,
-    /// The lifecycles that a worker may lease from with it; all of them where none are named.
+    /// The lifecycles that a worker may lease from with it, and for a worker only; all of them where none are named.
     #[serde(default)]
-    #[schema(value_type = Vec<String>, max_items = 100)]
+    #[schema(value_type = Vec<Word>, max_items = 100)]
     lifecycles: Vec<Arc<str>>,
     /// What people call it.
     #[serde(default)]
-    #[schema(value_type = Option<String>, max_length = 100)]
+    #[schema(value_type = Option<String>, max_length = 100, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     name: Option<Arc<str>>,
     /// From then on it is not let in.
     #[serde(default)]
@@ -109,6 +115,7 @@ pub(crate) struct Page {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The `next` of the page before.
+    #[param(pattern = "^[0-9a-f]{16}$")]
     cursor: Option<String>,
 }
 

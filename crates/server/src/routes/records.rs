@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Given, IDEMPOTENCY_KEY, Object};
+use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Object};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, ok};
@@ -79,7 +79,7 @@ impl NewRecord {
     post, path = "/v1/lifecycles/{name}/records", tag = "records",
     params(
         ("name" = String, Path, description = "The lifecycle's name"),
-        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "However often it is sent, it is carried out once"),
     ),
     request_body = NewRecord,
     responses(
@@ -126,7 +126,7 @@ fn gone(record: RecordId) -> Problem {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRecords {
     #[schema(value_type = Vec<NewRecord>, max_items = 1000)]
-    records: Vec<Object<NewRecord>>,
+    records: Calls<NewRecord>,
 }
 
 /// What became of each, in the order of the call.
@@ -175,7 +175,7 @@ async fn create_batch(
     At(lifecycle): At<String>,
     Given(new): Given<NewRecords>,
 ) -> Result<Response, Problem> {
-    let submissions = new.records.into_iter().map(|Object(new)| new.submission(&caller.actor, &lifecycle));
+    let submissions = new.records.0.into_iter().map(|Object(new)| new.submission(&caller.actor, &lifecycle));
     let answers = submit(&app, submissions.collect()).await?;
     let answers = answers.into_iter().map(|answer| match answer {
         Ok(answer) if answer.record.is_none() => Err(gone(answer.subject)),

@@ -15,7 +15,7 @@ use crate::reports::Verdict;
 use crate::shape::{Leased, Reported};
 use crate::wire::Backoff;
 use crate::work::failure::Failure;
-use crate::work::job::{Held, Job, Stopping};
+use crate::work::job::{Held, Job, SHORTEST_WAIT, Stopping};
 use crate::work::reporter::{Reporter, answered};
 use crate::work::worker::Phase;
 
@@ -125,7 +125,7 @@ impl Keeper {
             record: Arc::new(leased.record),
             execution: Arc::clone(&held.execution),
             token: held.token,
-            traceparent: leased.traceparent.map(Into::into),
+            traceparent: held.traceparent.clone(),
             payload,
             held: Arc::clone(held),
             stop: stopped,
@@ -135,7 +135,9 @@ impl Keeper {
         let mut task = Running(tokio::spawn(async move { run(job).await }));
         let beat = (held.length / BEATS).max(FASTEST);
         let warning = (held.length / WARNING_PART).min(LONGEST_WARNING);
-        let mut next_beat = held.gone() - held.length + beat;
+        // One that was found again has less time left: its heart beats at once.
+        let mut next_beat = (held.gone() + beat).checked_sub(held.length).unwrap_or_else(Instant::now);
+        let beats = || Verdict::Heartbeat { lease: self.lease };
         let mut backoff = Backoff::default();
         let (mut beating, mut sent, mut overtime) = (None, Instant::now(), None);
         loop {
@@ -154,7 +156,7 @@ impl Keeper {
                 Next::Ended(ended) => return End::Report(verdict(held, ended)),
                 Next::Beat => {
                     sent = Instant::now();
-                    beating = Some(self.reporter.hand_in(held.about(Verdict::Heartbeat { lease: self.lease })));
+                    beating = Some(self.reporter.hand_in(held.about(beats()), Some(beat.max(SHORTEST_WAIT))));
                 }
                 Next::Beaten(Ok(says_stop)) => {
                     beating = None;

@@ -73,6 +73,7 @@ impl Working {
             lease_ms: self.lease.map(millis),
             wait_ms: if self.until_idle { 0 } else { millis(WAIT) },
             start: true,
+            again: false,
             key: Some(new_key()?),
         })
     }
@@ -287,7 +288,7 @@ impl Turn {
     /// The question was broken off. Should jobs have been given just then, they are given back, and need not wait until their
     /// lease runs out.
     async fn take_back(&self, call: LeaseCall) {
-        let call = LeaseCall { wait_ms: 0, ..call };
+        let call = LeaseCall { wait_ms: 0, again: true, ..call };
         let until = Instant::now() + TAKING_BACK;
         let mut backoff = Backoff::default();
         let leased = loop {
@@ -298,7 +299,7 @@ impl Turn {
             }
         };
         for job in leased {
-            if let Err(error) = self.keeper.reporter.file(Report::on(&job, Verdict::Yield)).await {
+            if let Err(error) = self.keeper.reporter.file(Report::on(&job, Verdict::Yield), Some(TAKING_BACK)).await {
                 tracing::warn!(execution = job.id, %error, "cannot be given back");
             }
         }

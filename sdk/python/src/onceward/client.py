@@ -197,12 +197,15 @@ class Client:
         wait: float,
         start: bool,
         once: str,
+        again: bool = False,
         call: Call | None = None,
         timeout: float | None = None,
     ) -> builtins.list[Lease]:
-        """A single try of `lease`; after a failure the same `once` finds what may have been taken."""
+        """A single try of `lease`; after a failure the same `once` finds what may have been taken, with `again` only that."""
         body = {"lifecycles": [*lifecycles], "worker": worker, "max": max, "start": start}
-        body |= given(lease_ms=milliseconds(lease), wait_ms=milliseconds(wait) if wait > 0 else None)
+        body |= given(
+            lease_ms=milliseconds(lease), wait_ms=milliseconds(wait) if wait > 0 else None, again=again or None
+        )
         found = self._transport.send(
             "POST",
             "/v1/leases",

@@ -11,7 +11,7 @@ from typing import Any
 from .client import Client
 from .errors import OncewardError, Refused
 from .job import Job
-from .patience import problem_may_pass
+from .patience import problem_is_final
 from .records import Problem, Reported
 from .requests import Report
 
@@ -33,7 +33,8 @@ class _Pulse:
     def __init__(self, job: Job[Any]) -> None:
         self.job = job
         self.every = max(job.seconds / BEATS, FASTEST)
-        self.due = time.monotonic() + self.every
+        # One that was found again has less of its lease left, and beats sooner.
+        self.due = job.gone_at - job.seconds + self.every
         self.told_to_stop = False
 
 
@@ -116,7 +117,7 @@ class Heart:
                 pulse.told_to_stop = True
                 job.cancel("stop")
             return
-        is_lost = isinstance(answer, Problem) and not problem_may_pass(answer)
+        is_lost = isinstance(answer, Problem) and problem_is_final(answer)
         if is_lost and job.reported:
             # The report came first.
             self.remove(job)

@@ -49,7 +49,7 @@ class Job(Generic[P]):
         #: How long the lease lasts, and when it is surely gone: nobody here knows the server's clock, but it was taken before
         #: now.
         self.seconds: float = seconds if seconds is not None else lease.seconds
-        self.gone_at = time.monotonic() + self.seconds
+        self.gone_at = time.monotonic() + min(self.seconds, lease.left)
 
     @property
     def id(self) -> str:

@@ -24,7 +24,16 @@ def may_pass(error: OncewardError) -> bool:
 
 
 def problem_may_pass(problem: Problem) -> bool:
-    return problem.code in PASSING or problem.status in (502, 503, 504)
+    return problem.code in PASSING or problem.status in (429, 502, 503, 504, 507)
+
+
+def is_final(error: OncewardError) -> bool:
+    """Whether the server has understood, and said no for good. An error of its own is not that, whatever it may mean."""
+    return isinstance(error, Refused) and problem_is_final(error.problem)
+
+
+def problem_is_final(problem: Problem) -> bool:
+    return problem.status < 500 and not problem_may_pass(problem)
 
 
 class Backoff:

@@ -174,6 +174,11 @@ class Lease:
         """How long the lease lasts: taking it was the newest change of the record."""
         return (self.expires_at - self.record.updated_at).total_seconds()
 
+    @property
+    def left(self) -> float:
+        """How much of it is left: less where this is the answer to a question that was asked before."""
+        return min(self.raw.get("expires_in_ms", self.seconds * 1000) / 1000, self.seconds)
+
 
 @dataclass(frozen=True)
 class Reported:

@@ -17,7 +17,7 @@ from .client import Client
 from .errors import AlreadyCommitted, Cancelled, Fail, LeaseLost, OncewardError, Refused, Retry, Unreachable, WorkError
 from .heart import Heart
 from .job import Job
-from .patience import Backoff, may_pass
+from .patience import Backoff, is_final, may_pass
 from .records import Lease
 from .requests import Report, new_key
 from .transport import Call
@@ -194,7 +194,7 @@ class Worker:
             except OncewardError as error:
                 if self._closing.is_set():
                     return self._ask_last(most, key)
-                if not may_pass(error):
+                if is_final(error):
                     raise
                 log.warning("no jobs to be had: %s", error)
                 self._closing.wait(backoff.wait())
@@ -207,17 +207,26 @@ class Worker:
         backoff, until = Backoff(), time.monotonic() + LAST
         while True:
             try:
-                return self._ask_once(most, key, 0.0, None)
+                return self._ask_once(most, key, 0.0, None, again=True)
             except OncewardError as error:
                 # The server may not have noticed yet that nobody listens any more.
                 if not may_pass(error) or time.monotonic() > until:
                     return []  # Their leases run out.
             time.sleep(backoff.wait())
 
-    def _ask_once(self, most: int, key: str, wait: float, call: Call | None) -> list[Lease]:
+    def _ask_once(self, most: int, key: str, wait: float, call: Call | None, *, again: bool = False) -> list[Lease]:
         timeout = LAST if self._closing.is_set() else None
         return self.client.lease_once(
-            [*self._handlers], self.name, max=most, lease=self._lease, wait=wait, start=True, once=key, call=call, timeout=timeout
+            [*self._handlers],
+            self.name,
+            max=most,
+            lease=self._lease,
+            wait=wait,
+            start=True,
+            once=key,
+            again=again,
+            call=call,
+            timeout=timeout,
         )
 
     def _begin(self, lease: Lease) -> None:
@@ -378,7 +387,11 @@ def _short(error: WorkError) -> WorkError:
 
 def _instead(report: Report, error: Refused) -> Report | None:
     """What to report where a commit will never be taken: the job fails, which would else run until its lease ends, and again."""
-    if report.do != "commit" or isinstance(error, (LeaseLost, AlreadyCommitted)) or error.status not in (413, 422):
+    if report.do != "commit" or isinstance(error, (LeaseLost, AlreadyCommitted)):
+        return None
+    if error.status >= 500:
+        return Report.fail(report.execution, report.token, _short(Retry(error.code, str(error.problem))))
+    if error.status not in (400, 413, 422):
         return None
     code = "SIZE_EXCEEDED" if error.status == 413 else "bad_result"
     return Report.fail(report.execution, report.token, _short(Fail(code, str(error.problem))))
