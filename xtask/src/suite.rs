@@ -33,6 +33,7 @@ pub(crate) fn run(binaries: &[Binary], counts: &mut Counts) -> Result<()> {
     packages::have_postgres()?;
     packages::have_strace()?;
     packages::have_curl()?;
+    packages::have_rclone()?;
     let mut succeeded = true;
     for (good, found) in at_once(binaries, play)? {
         succeeded &= good;

@@ -19,6 +19,7 @@ mod list;
 mod logging;
 mod migrate;
 mod new;
+mod objects;
 mod prune;
 mod remote;
 mod serve;

@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
 use crate::logging::{self, LogFormat};
+use crate::objects::Kept;
 
 mod image;
 mod loading;
@@ -38,7 +39,7 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 /// needs one; docs/auth.md tells more.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080"
+    after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
 )]
 pub(crate) struct Serve {
     /// The database: sqlite:PATH, `sqlite::memory:` for one that goes with the process, or postgres://…
@@ -47,10 +48,8 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// The folder for payloads of more than 64 KB; a database file has its own beside it, as FILE.objects. With PostgreSQL they
-    /// stand in the database unless a folder is named, which all processes must share
-    #[arg(long, value_name = "FOLDER")]
-    objects: Option<PathBuf>,
+    #[command(flatten)]
+    objects: Kept,
     /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
@@ -146,8 +145,13 @@ impl Serve {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
+        // Before the database: that a bucket does not let us in is told at once.
+        let named = self.objects.named().await?;
+        if let Some(objects) = &named {
+            objects.try_writing().await?;
+        }
         let (store, passing) = self.open().await?;
-        let objects = self.objects(passing.as_ref()).map(Objects::folder);
+        let objects = named.or_else(|| self.beside(passing.as_ref()).map(Objects::folder));
         let observe = self.observe()?;
         let spans = observe.spans();
         let config = Config { result_bytes: RESULT_BYTES, spans, objects, checks, ..Config::default() };
@@ -221,21 +225,20 @@ impl Serve {
 
     /// Systems that lack something here, each with what it lacks.
     fn without(&self) -> Vec<(&'static str, &'static str)> {
-        match (&self.db, &self.objects) {
-            (Place::Kept(Database::Postgres(_)), None) => {
+        match (&self.db, self.objects.is_named()) {
+            (Place::Kept(Database::Postgres(_)), false) => {
                 vec![("image", "there is no place for pictures: name one with --objects")]
             }
             _ => Vec::new(),
         }
     }
 
-    /// Where large payloads go.
-    fn objects(&self, passing: Option<&Passing>) -> Option<PathBuf> {
-        let beside = || match (&self.db, passing) {
+    /// Where large payloads go unless a place is named.
+    fn beside(&self, passing: Option<&Passing>) -> Option<PathBuf> {
+        match (&self.db, passing) {
             (Place::Kept(database), _) => database.objects(),
             (Place::Passing, passing) => passing.map(|passing| passing.0.join("onceward.db.objects")),
-        };
-        self.objects.clone().or_else(beside)
+        }
     }
 
     /// Where it is, and what to type next.

@@ -12,6 +12,7 @@ pub mod matrix;
 pub mod pictures;
 pub mod postgres;
 pub mod random;
+pub mod s3;
 pub mod stage;
 pub mod systems;
 

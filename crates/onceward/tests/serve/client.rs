@@ -44,9 +44,15 @@ impl Served {
     }
 
     pub(crate) fn start_on(url: &str, folder: Folder, more: &[&str]) -> Self {
+        Self::start_with(url, folder, more, &[])
+    }
+
+    /// With variables of its own.
+    pub(crate) fn start_with(url: &str, folder: Folder, more: &[&str], variables: &[(String, String)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_onceward"))
             .args(["serve", "--listen", "127.0.0.1:0", "--db", url])
             .args(more)
+            .envs(variables.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
