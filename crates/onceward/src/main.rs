@@ -20,6 +20,7 @@ mod logging;
 mod migrate;
 mod new;
 mod objects;
+mod parts;
 mod prune;
 mod remote;
 mod serve;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use onceward_engine::{Checks, Config, Engine, Http, Objects};
-use onceward_server::{Observe, Part, Settings};
+use onceward_server::{Observe, Settings};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -19,6 +19,7 @@ use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
 use crate::logging::{self, LogFormat};
 use crate::objects::Kept;
+use crate::parts::parts;
 
 mod image;
 mod loading;
@@ -262,11 +263,6 @@ impl Serve {
         text.push_str(&next);
         text
     }
-}
-
-/// What the shipped systems add.
-fn parts() -> Vec<Part> {
-    vec![onceward_system_image::part()]
 }
 
 /// File handles for the database, for posting deliveries and for what else a process needs.

@@ -44,7 +44,9 @@ fn the_quota_is_exact() {
                     assert!(taken <= 2 * quota, "there is no end to it");
                 };
                 refused.is_problem(429, "quota");
-                assert!(refused.header("retry-after").is_some());
+                let wait: u32 =
+                    refused.header("retry-after").and_then(|wait| wait.parse().ok()).expect("when to come back");
+                assert!((1..=3_600).contains(&wait), "by the end of the hour: {wait}");
                 let same = hour(&house) == began;
                 if same {
                     assert_eq!(

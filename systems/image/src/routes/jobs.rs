@@ -1,6 +1,7 @@
 //! Orders: placing one, looking at it, blocking it, and trying a dead one again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -8,6 +9,7 @@ use axum::response::Response;
 use onceward_core::decide::{Call, Create};
 use onceward_core::model::LinkSource;
 use onceward_core::record::{Payload, Record};
+use onceward_core::time::Time;
 use onceward_core::value::{RecordId, Value};
 use onceward_engine::{Answer, Submission};
 use onceward_server::{App, At, Caller, Given, Problem, ProblemShape, When, answer, ok, text as header_text, trace};
@@ -180,7 +182,19 @@ async fn submit(app: &App, headers: &HeaderMap, submission: Submission) -> Resul
         Some(key) => submission.once(key),
         None => submission,
     };
-    Ok(app.engine().submit(submission).await?)
+    match app.engine().submit(submission).await {
+        Err(error) if error.code() == "quota" => {
+            let now = app.engine().store().now().await?;
+            Err(Problem::from(error).retry_after(rest_of_the_hour(now)))
+        }
+        answered => Ok(answered?),
+    }
+}
+
+/// The quota is that of the clock's hour: before its end there is no use in asking.
+fn rest_of_the_hour(now: Time) -> Duration {
+    const HOUR: i64 = 3_600_000_000;
+    Duration::from_micros((HOUR - now.micros().rem_euclid(HOUR)).unsigned_abs())
 }
 
 pub(super) fn status(answer: &Answer) -> StatusCode {
@@ -284,4 +298,16 @@ async fn fire(app: &App, caller: &Caller, id: RecordId, event: &str, headers: &H
     seen(app, caller, JOB, id).await?;
     let call = Call::Fire { record: id, event: event.into(), input: Map::new(), token: None, if_version: None };
     submit(app, headers, Submission::new(&caller.actor, call).traced(trace())).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quota_begins_anew_with_the_hour() {
+        let rest = |now: &str| rest_of_the_hour(now.parse().unwrap());
+        assert_eq!(rest("2026-11-15T20:00:00Z"), Duration::from_hours(1));
+        assert_eq!(rest("2026-11-15T20:59:59.5Z"), Duration::from_millis(500));
+    }
 }

@@ -1,11 +1,12 @@
 //! A house with users, a moderator, an operator and workers, all of whom do what chance says.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use onceward_core::decide::{Call, Create, ErrorReport};
 use onceward_core::record::{Actor, Record};
 use onceward_core::time::Duration;
-use onceward_core::value::RecordId;
+use onceward_core::value::{RecordId, Value};
 use onceward_engine::{Checks, Config, Engine, EngineError, Leased, Submission, Wanted};
 use onceward_store::{Clock, ListQuery, Store, StoreError};
 use onceward_system_image::{Guard, checks};
@@ -29,8 +30,7 @@ pub(crate) struct House<S> {
     /// In workers' hands, or so they think.
     held: Vec<Leased>,
     grants: u32,
-    /// Credits that were given, as far as anybody was told.
-    pub(crate) crashes: u32,
+    crashes: u32,
 }
 
 impl<S: Store + 'static> House<S> {
@@ -77,6 +77,16 @@ impl<S: Store + 'static> House<S> {
     pub(crate) async fn records(&self, lifecycle: &str) -> Vec<Arc<Record>> {
         let query = ListQuery { lifecycle: Some(lifecycle.into()), limit: 10_000, ..ListQuery::default() };
         self.engine().store().list(&query).await.expect("a list").records
+    }
+
+    /// What has come of jobs here, and whether anybody died.
+    pub(crate) async fn reached(&self) -> BTreeSet<String> {
+        let jobs = self.records("image.job").await;
+        let replays =
+            jobs.iter().filter(|job| !job.field("replayOf").is_none_or(Value::is_null)).map(|_| "a replay".to_owned());
+        let states = jobs.iter().map(|job| job.state_name().to_string());
+        let crashes = (self.crashes > 0).then(|| "a crash".to_owned());
+        states.chain(replays).chain(crashes).collect()
     }
 
     fn grant(&mut self, to: &str, amount: i64) -> Submission {

@@ -8,12 +8,14 @@ mod troubled;
 mod books;
 mod house;
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use onceward_core::time::Time;
 use onceward_engine::verify;
 use onceward_store::{Batch, Clock, Conflict, MemoryStore, Save, SqliteStore, SqliteView, StoreError};
 use onceward_testkit::Folder;
 use onceward_testkit::random::Chance;
-use std::sync::{Mutex, PoisonError};
 
 use house::House;
 use troubled::Troubled;
@@ -56,6 +58,7 @@ fn trouble(seed: u64) -> impl Fn(&Batch) -> Option<Result<Save, StoreError>> + S
 /// ended holds credits, and everybody's statement adds up to the balance.
 #[test]
 fn the_books_balance_on_a_store_that_fails() {
+    let mut reached = BTreeSet::new();
     for seed in seeds(12) {
         println!("ONCEWARD_SEED={seed}");
         let clock = Clock::manual(start());
@@ -66,8 +69,14 @@ fn the_books_balance_on_a_store_that_fails() {
                 house.step().await;
                 books::balance(&house).await;
             }
+            reached.extend(house.reached().await);
             house.close().await;
         });
+    }
+    if number("ONCEWARD_SEED").is_none() && number("ONCEWARD_CASES").is_none() {
+        for what in ["completed", "rejected", "dead_letter", "a replay", "a crash"] {
+            assert!(reached.contains(what), "nothing was shown about {what}: {reached:?}");
+        }
     }
 }
 
