@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -277,14 +278,33 @@ fn file_handles() -> usize {
     has.saturating_sub(OWN_HANDLES).max(OWN_HANDLES)
 }
 
-/// A folder that goes with the process.
+/// A folder that goes with the process, for nobody else to look into.
 struct Passing(PathBuf);
+
+/// Before the number of the process and a word by chance.
+const PASSING: &str = "onceward-serve-";
 
 impl Passing {
     fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("onceward-serve-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        let all = std::env::temp_dir();
+        forget_the_dead(&all);
+        let path = all.join(format!("{PASSING}{}-{:016x}", std::process::id(), getrandom::u64()?));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
         Ok(Self(path))
+    }
+}
+
+/// Of processes that were killed: nobody else will.
+fn forget_the_dead(all: &Path) {
+    for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PASSING)?.split_once('-')?.0.parse::<u32>().ok());
+        // In a container the one before may have had our number.
+        let is_dead = |process: u32| process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();
+        if process.is_some_and(is_dead) {
+            // Somebody else's stays, as it should.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 

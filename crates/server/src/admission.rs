@@ -5,6 +5,7 @@
 //! other site's page. With the first key that is over, for good.
 
 use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{Request, State};
@@ -58,6 +59,11 @@ async fn identify(app: &App, request: &Parts) -> Result<Option<Identity>, Proble
     if app.settings().loopback && !asked_for {
         from_this_machine(&request.method, &request.uri, &request.headers)?;
         return Ok(Some(open(app).await?));
+    }
+    if path == "/" {
+        // Who shows a key is told more.
+        let Ok(key) = bearer(&request.headers) else { return Ok(None) };
+        return Ok(keys.authenticate(key).await.ok());
     }
     if is_public(path) {
         return Ok(None);
@@ -151,7 +157,11 @@ fn is_loopback(host: &str) -> bool {
         Some((name, port)) if port.chars().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => name,
         _ => host,
     };
-    ["127.0.0.1", "[::1]", "localhost"].iter().any(|own| name.eq_ignore_ascii_case(own))
+    // An address of its own cannot be made to point elsewhere.
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        || bare.and_then(|name| name.parse::<Ipv6Addr>().ok()).is_some_and(|address| address.is_loopback())
+        || name.eq_ignore_ascii_case("localhost")
 }
 
 #[cfg(test)]
@@ -171,7 +181,7 @@ mod tests {
 
     #[test]
     fn only_loopback_names_are_this_machine() {
-        for own in ["127.0.0.1", "127.0.0.1:7171", "localhost", "LOCALHOST:1", "[::1]", "[::1]:7171"] {
+        for own in ["127.0.0.1", "127.0.0.1:7171", "localhost", "LOCALHOST:1", "[::1]", "[::1]:7171", "127.0.0.2:80"] {
             assert!(is_loopback(own), "{own}");
             assert_eq!(said(&Method::GET, &[]), Some("foreign_host".to_owned()));
         }
@@ -189,8 +199,9 @@ mod tests {
             "[::2]:80",
             "127.0.0.1:80x",
             "localhost:80:80",
-            "127.0.0.2",
+            "128.0.0.1",
             "0.0.0.0",
+            "127.1",
         ] {
             assert!(!is_loopback(other), "{other}");
         }

@@ -184,6 +184,14 @@ fn detail(error: &EngineError) -> String {
                 _ => "something is wrong inside; the server's log says more".to_owned(),
             }
         }
+        EngineError::Objects(objects) => {
+            tracing::error!(code = objects.code(), "the object store failed: {objects}");
+            match objects.status() {
+                507 => "the object store has no room: nothing was written".to_owned(),
+                503 => "the object store does not answer as it should: try again".to_owned(),
+                _ => "something is wrong inside; the server's log says more".to_owned(),
+            }
+        }
         EngineError::Undecided | EngineError::Broken | EngineError::NoChance(_) => {
             tracing::error!(code = error.code(), "{error}");
             error.to_string()

@@ -3,7 +3,7 @@
 //!
 //! As for PostgreSQL, a small shell script stands between, which ends the server when its standard input ends.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,16 @@ use std::sync::{Mutex, PoisonError};
 pub const KEY: &str = "onceward";
 pub const SECRET: &str = "not-so-secret";
 
-/// Nothing is remembered of what the folder holds: tests change it behind the server's back.
+/// All that there will ever be: they are made before it starts, since it remembers what it has seen.
+const BUCKETS: u64 = 40;
+
 const SCRIPT: &str = r#"
-rclone=$1 dir=$2 address=$3 key=$4
+rclone=$1 dir=$2 address=$3 key=$4 control=$5
 trap '' INT TERM HUP
 export HOME=$dir RCLONE_CONFIG=/dev/null
 begin() {
     : >"$dir/log"
-    "$rclone" serve s3 --addr "$address" --auth-key "$key" --dir-cache-time 0 --poll-interval 0 --log-file "$dir/log" \
+    "$rclone" serve s3 --addr "$address" --auth-key "$key" --rc --rc-addr "$control" --rc-no-auth --log-file "$dir/log" \
         "$dir/data" >>"$dir/log" 2>&1 &
     pid=$!
     until grep -q 'Starting s3 server on' "$dir/log"; do
@@ -48,6 +50,9 @@ rm -rf "$dir"
 pub struct Server {
     folder: PathBuf,
     address: String,
+    control: String,
+    /// Buckets that were given out.
+    given: AtomicU64,
     own: Mutex<Own>,
 }
 
@@ -64,18 +69,21 @@ impl Server {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("onceward-s3-{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(folder.join("data")).expect("a folder for the server");
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let address = free.expect("a free port").to_string();
+        for number in 0..BUCKETS {
+            std::fs::create_dir_all(folder.join(format!("data/bucket-{number}"))).expect("a folder for a bucket");
+        }
+        let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let [address, control] = free.map(|socket| socket.local_addr().expect("its address").to_string());
         let rclone = program().expect("an rclone that serves S3 is installed: `cargo xtask test` sees to it");
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "sh"]).arg(rclone).arg(&folder).arg(&address).arg(format!("{KEY},{SECRET}"));
+        command.arg(&control);
         let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let words = script.stdin.take();
         let said = BufReader::new(script.stdout.take().expect("a pipe"));
         let mut own = Own { script, words, said };
         own.hear("started");
-        Self { folder, address, own: Mutex::new(own) }
+        Self { folder, address, control, given: AtomicU64::new(0), own: Mutex::new(own) }
     }
 
     /// Where it listens: `http://127.0.0.1:…`.
@@ -94,13 +102,26 @@ impl Server {
         ]
     }
 
-    /// A new bucket: its URL, and the folder that it is.
+    /// A bucket that nobody else has: its URL, and the folder that it is.
     pub fn bucket(&self) -> (String, PathBuf) {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("bucket-{}", MADE.fetch_add(1, Ordering::Relaxed));
-        let folder = self.folder.join("data").join(&name);
-        std::fs::create_dir(&folder).expect("a folder for the bucket");
-        (format!("s3://{name}"), folder)
+        let number = self.given.fetch_add(1, Ordering::Relaxed);
+        assert!(number < BUCKETS, "there are no more");
+        let name = format!("bucket-{number}");
+        (format!("s3://{name}"), self.folder.join("data").join(name))
+    }
+
+    /// It remembers what its folders hold: a test that changed something in a bucket from behind says so.
+    pub fn forget(&self, url: &str) {
+        let bucket = url.trim_start_matches("s3://").split('/').next().unwrap_or_default();
+        let body = format!(r#"{{"dir":"{bucket}"}}"#);
+        let mut stream = std::net::TcpStream::connect(&self.control).expect("it listens");
+        let length = body.len();
+        let head =
+            format!("POST /vfs/forget HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all((head + &body).as_bytes()).expect("it hears");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.contains(" 200 OK"), "{answer}");
     }
 
     /// SIGKILL: nothing is finished, nobody is told.

@@ -163,7 +163,9 @@ impl<'a, S: Store> Keys<'a, S> {
     /// Make a key. Its text is nowhere else: whoever loses it makes another.
     pub async fn create(&self, by: &Actor, asked: NewKey) -> Result<(ApiKey, KeyText), EngineError> {
         must_be_operator(by)?;
-        let asked = asked.checked(self.store.now().await?)?;
+        let catalog = self.store.definitions().await?;
+        let named = catalog.definitions.lifecycles.values().flat_map(|lifecycle| lifecycle.roles()).collect();
+        let asked = asked.checked(self.store.now().await?, &named)?;
         let text = KeyText::chance()?;
         let made = |kept: KeptKeys, now: Time| {
             let key = ApiKey {

@@ -24,7 +24,7 @@ pub(crate) struct Again {
 
 impl Again {
     /// Run one test of this program, by its name, on a place.
-    pub(crate) fn start(test: &str, spot: &Spot) -> Self {
+    pub(crate) fn start(test: &str, spot: &Spot<'_>) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", test, "--nocapture"])
             .env(URL, &spot.url)

@@ -36,13 +36,13 @@ fn a_payload_comes_back() {
             assert_eq!(reader.payload(), expected);
             let (back, largest) = read(reader).await.unwrap();
             assert!(back == *given && largest <= 1 << 20, "{length} bytes, in pieces of up to {largest}");
-            std::fs::remove_file(&name).unwrap();
+            spot.remove(&expected.sha256);
             // The same, as a whole; and once more over itself.
             for _ in 0..2 {
                 assert_eq!(spot.objects.put(Arc::clone(&given)).await.unwrap(), expected);
                 assert!(std::fs::read(&name).unwrap() == *given);
             }
-            std::fs::remove_file(&name).unwrap();
+            spot.remove(&expected.sha256);
             assert_eq!(spot.files(), Vec::<String>::new(), "{length}");
         }
     });
@@ -96,12 +96,13 @@ fn damage_is_noticed() {
         assert_eq!(found(true).await, (1, 0));
         for harm in [given[..599_999].to_vec(), [&given[..], b"x"].concat(), vec![0; 600_000]] {
             std::fs::write(&name, harm).unwrap();
+            spot.changed();
             let reader = spot.objects.get(&kept).await.unwrap().expect("something is there");
             assert_eq!(read(reader).await.unwrap_err().code(), "object_damaged");
             assert_eq!(engine.payload(&user("ann"), id).await.unwrap_err().code(), "object_damaged");
             assert_eq!((found(false).await, found(true).await), ((1, 0), (1, 1)));
         }
-        std::fs::remove_file(&name).unwrap();
+        spot.remove(&kept.sha256);
         assert!(engine.payload(&user("ann"), id).await.unwrap().is_none());
         assert_eq!(found(false).await, (1, 1));
         // Brought again, it is there again.

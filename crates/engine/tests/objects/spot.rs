@@ -13,13 +13,14 @@ use sha2::{Digest, Sha256};
 
 use crate::stage::wait;
 
-pub(crate) struct Spot {
+pub(crate) struct Spot<'a> {
     pub(crate) objects: Objects,
     /// As it is opened.
     pub(crate) url: String,
     pub(crate) settings: Vec<(String, String)>,
     /// Where its files are, with the same names in a folder and in a bucket.
     pub(crate) root: PathBuf,
+    server: Option<&'a Server>,
     _folder: Folder,
 }
 
@@ -29,20 +30,21 @@ pub(crate) fn server() -> &'static Server {
     SERVER.get_or_init(Server::start)
 }
 
-impl Spot {
+impl<'a> Spot<'a> {
     pub(crate) async fn in_folder() -> Self {
         let folder = Folder::new();
         let root = folder.file().with_extension("objects");
         let url = root.display().to_string();
         let objects = Objects::open_with(&url, []).await.expect("a folder");
-        Self { objects, url, settings: Vec::new(), root, _folder: folder }
+        Self { objects, url, settings: Vec::new(), root, server: None, _folder: folder }
     }
 
-    pub(crate) async fn in_bucket(server: &Server) -> Self {
+    pub(crate) async fn in_bucket(server: &'a Server) -> Self {
         let (bucket, folder) = server.bucket();
         let (url, settings) = (format!("{bucket}/some/prefix"), server.settings());
         let objects = Objects::open_with(&url, settings.clone()).await.expect("a bucket");
-        Self { objects, url, settings, root: folder.join("some/prefix"), _folder: Folder::new() }
+        let root = folder.join("some/prefix");
+        Self { objects, url, settings, root, server: Some(server), _folder: Folder::new() }
     }
 
     pub(crate) fn config(&self) -> Config {
@@ -68,9 +70,24 @@ impl Spot {
     /// Whatever is here was written so long ago.
     pub(crate) fn age(&self, by: Duration) {
         walk(&self.root, &mut |path| {
-            let file = std::fs::File::options().write(true).open(path).expect("a file");
-            file.set_modified(SystemTime::now() - by).expect("an older time");
+            // What a server just cleans up may be gone by now.
+            if let Ok(file) = std::fs::File::options().write(true).open(path) {
+                file.set_modified(SystemTime::now() - by).expect("an older time");
+            }
         });
+        self.changed();
+    }
+
+    pub(crate) fn remove(&self, sha256: &[u8; 32]) {
+        std::fs::remove_file(self.file(sha256)).expect("it was there");
+        self.changed();
+    }
+
+    /// Something was done to the files from behind.
+    pub(crate) fn changed(&self) {
+        if let Some(server) = self.server {
+            server.forget(&self.url);
+        }
     }
 }
 
@@ -83,7 +100,7 @@ fn walk(folder: &Path, each: &mut dyn FnMut(&Path)) {
 
 /// The same test in a folder and in a bucket.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
-pub(crate) fn on_both(test: impl AsyncFn(&Spot)) {
+pub(crate) fn on_both(test: impl AsyncFn(&Spot<'_>)) {
     println!("in a folder");
     wait(async { test(&Spot::in_folder().await).await });
     println!("in a bucket");

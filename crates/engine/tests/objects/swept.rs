@@ -34,6 +34,7 @@ fn orphans_are_collected() {
             std::fs::create_dir_all(spot.file(&sha256).parent().unwrap()).unwrap();
             std::fs::write(spot.file(&sha256), b"four").unwrap();
         }
+        spot.changed();
         let young = collect(engine.store(), &spot.objects, HOUR).await.unwrap();
         assert_eq!((young.objects, spot.files().len()), (0, 1_053), "somebody may be about to name it");
         spot.age(2 * HOUR);

@@ -1,9 +1,10 @@
 //! A bucket that is not there, does not answer, or does not let one in; and how much memory it takes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use onceward_core::decide::Create;
-use onceward_engine::{LARGE, Objects};
+use onceward_engine::{LARGE, Objects, collect};
 use onceward_store::{Clock, ListQuery, Store as _};
 use onceward_testkit::s3::{SECRET, Server};
 use onceward_testkit::{Folder, user};
@@ -45,8 +46,18 @@ fn a_bucket_that_is_down() {
         server.start_again();
         assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*large));
         engine.create_with(&user("ann"), create(), bytes(LARGE + 1, 4)).await.expect("a job");
-        // What the upload had sent is nobody's, and is no object.
+        // What the upload had sent is no object, and is nobody's: the note of it goes, though the server knows of no upload.
         assert!(spot.objects.get(&payload(&bytes(12 << 20, 3))).await.unwrap().is_none());
+        let drafts = || {
+            // The server's own, which it hides and leaves behind when it is killed.
+            let is_ours = |name: &String| name.starts_with("drafts/") && !name.contains(".rclone_temp_");
+            spot.files().into_iter().filter(is_ours).count()
+        };
+        assert_eq!(drafts(), 1, "{:?}", spot.files());
+        spot.age(Duration::from_hours(2));
+        collect(engine.store(), &spot.objects, Duration::from_hours(1)).await.unwrap();
+        assert_eq!(drafts(), 0, "{:?}", spot.files());
+        assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*large));
         engine.close().await;
     });
 }
@@ -64,8 +75,9 @@ fn a_bucket_that_does_not_answer() {
         let error = spot.objects.put(bytes(LARGE, 1)).await.unwrap_err();
         assert_eq!(error.code(), "objects_unavailable");
         assert!(error.to_string().contains("does not answer"), "{error}");
+        // Four tries: how long they may take together is measured by the machine's clock, which stands still here.
         let waited = began.elapsed().as_secs();
-        assert!((20..60).contains(&waited), "{waited} s");
+        assert!((20..90).contains(&waited), "{waited} s");
         tokio::time::resume();
         server.resume();
         spot.objects.put(bytes(LARGE, 1)).await.expect("it goes on");

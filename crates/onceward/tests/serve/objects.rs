@@ -41,6 +41,7 @@ fn a_bucket_for_large_payloads() {
     assert!(seen.status.success() && report["objects"] == 1, "{report}");
     let object = std::fs::read_dir(&kept[0]).unwrap().next().unwrap().unwrap().path();
     std::fs::write(&object, "other bytes").unwrap();
+    bucket.forget(&url);
     let seen = look();
     assert_eq!(seen.status.code(), Some(1), "{}", String::from_utf8_lossy(&seen.stdout));
     let pruned = onceward(&["prune", "--db", &database, "--objects", &url], &settings);

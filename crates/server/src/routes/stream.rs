@@ -64,6 +64,7 @@ pub(crate) struct Following {
     params(Following, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{1,18}$", description = "The place after which to go on")),
     responses(
         (status = 200, description = "Entries, as they come", body = String, content_type = "text/event-stream"),
+        (status = 409, description = "The log does not reach that far", body = problem::Shape, content_type = "application/problem+json"),
         (status = 410, description = "Pruned", body = problem::Shape, content_type = "application/problem+json"),
     )
 )]
@@ -81,10 +82,13 @@ async fn stream(
     let place = input::text(&headers, &LAST_EVENT_ID)?
         .map(|text| text.parse().map_err(|_| Problem::bad_input("Last-Event-ID is a place in the log")))
         .transpose()?;
-    let after = match place.or(from.after) {
-        Some(after) => after,
-        None => store.last().await?,
-    };
+    let last = store.last().await?;
+    let after = place.or(from.after).unwrap_or(last);
+    if after > last {
+        let detail =
+            "the log does not reach that far: it is not the one that this place was read from, or an older copy of it";
+        return Err(Problem::new(409, "beyond_the_log", detail).with("last", last));
+    }
     // Before the answer begins: whether it is still there.
     store.log(after, 1).await?;
     let follower = Follower {

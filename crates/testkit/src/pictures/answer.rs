@@ -21,7 +21,7 @@ pub enum Answer {
     CutShort,
     /// The head promises nothing; half of the body comes, and the connection ends as if that were all.
     EndsEarly,
-    /// A byte now and then, for ever.
+    /// A byte now and then: all of it takes minutes.
     Drip,
     /// More and more, for ever, of no length told before.
     Endless,

@@ -93,7 +93,7 @@ impl Pictures {
                 }
                 let shared = Arc::clone(&serving);
                 // A client that goes away is no fault of the test's.
-                thread::spawn(move || talk::serve(stream, address, &shared).ok());
+                thread::spawn(move || talk::serve(&stream, address, &shared).ok());
             }
         });
         Self { address, shared }

@@ -14,12 +14,12 @@ use super::{Asked, Heard, Pictures, Shared};
 /// Between the bytes of a body that drips.
 const DRIP: Duration = Duration::from_millis(20);
 
-pub(super) fn serve(stream: TcpStream, own: SocketAddr, shared: &Shared) -> io::Result<()> {
+pub(super) fn serve(stream: &TcpStream, own: SocketAddr, shared: &Shared) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let Some(heard) = request(&mut reader)? else { return Ok(()) };
     let (asked, prompt) = (heard.asked, heard.body.clone());
     let answer = shared.answer(heard);
-    write(&stream, &answer, &Question { asked, own, said: prompt }, shared)
+    write(stream, &answer, &Question { asked, own, said: prompt }, shared)
 }
 
 /// What an answer depends on.
@@ -73,8 +73,8 @@ fn write(mut stream: &TcpStream, answer: &Answer, question: &Question, shared: &
             stream.write_all(&body[..half])
         }
         Answer::Drip => {
-            head(stream, content_type, Some(usize::MAX >> 1))?;
-            for byte in body.iter().cycle() {
+            head(stream, content_type, Some(body.len()))?;
+            for byte in &body {
                 stream.write_all(&[*byte])?;
                 thread::sleep(DRIP);
             }
@@ -134,7 +134,8 @@ fn refuse(mut stream: &TcpStream, refusal: &Refusal, question: &Question) -> io:
         error.insert("message".into(), json!(format!("Your request was refused: {said}")));
     }
     let body = json!({ "error": error }).to_string();
-    let headers: String = refusal.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers: Vec<String> = refusal.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers = headers.concat();
     write!(
         stream,
         "HTTP/1.1 {} Refused\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",

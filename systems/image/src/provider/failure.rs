@@ -112,7 +112,7 @@ pub(super) fn not_there(status: StatusCode, headers: &HeaderMap) -> ErrorReport 
 fn objects(body: &[u8]) -> bool {
     let Ok(Value::Object(answer)) = serde_json::from_slice(body) else { return false };
     let Some(error) = answer.get("error") else { return false };
-    let inner = ["inner_error", "innererror"].iter().filter_map(|name| error.get(name)).next();
+    let inner = ["inner_error", "innererror"].iter().find_map(|name| error.get(name));
     [error.get("code"), error.get("type"), inner.and_then(|inner| inner.get("code"))]
         .into_iter()
         .flatten()

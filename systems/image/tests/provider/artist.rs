@@ -1,11 +1,14 @@
 //! The artist that is built in: the same picture for the same prompt, another for another, and always a real PNG.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::io::Cursor;
 
 use onceward_system_image::provider::local::{pixels, png};
 use onceward_system_image::provider::{Order, Provider, Size};
 use sha2::{Digest as _, Sha256};
+
+use super::wait;
 
 async fn drawn(prompt: &str, size: Size) -> Vec<u8> {
     let order = Order { prompt: prompt.to_owned(), size };
@@ -14,27 +17,36 @@ async fn drawn(prompt: &str, size: Size) -> Vec<u8> {
     picture.bytes.to_vec()
 }
 
-/// Read again by a decoder, it has the ordered size and the pixels that were painted.
-#[tokio::test]
-async fn it_draws_real_pictures() {
-    for size in Size::ALL {
-        let file = drawn("a lighthouse", size).await;
-        let mut reader = png::Decoder::new(Cursor::new(&file)).read_info().expect("a PNG");
-        let mut found = vec![0; reader.output_buffer_size().expect("a size")];
-        let info = reader.next_frame(&mut found).expect("pixels");
-        assert_eq!((info.width, info.height), (size.side(), size.side()));
-        assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
-        assert!(found == pixels("a lighthouse", size.side()), "{size}: other pixels than were painted");
-        // Ten times less than what a service may answer with.
-        assert!(file.len() < 3 << 20, "{size}: {} bytes", file.len());
-    }
+fn decoded(file: &[u8]) -> (png::OutputInfo, Vec<u8>) {
+    let mut reader = png::Decoder::new(Cursor::new(file)).read_info().expect("a PNG");
+    let mut found = vec![0; reader.output_buffer_size().expect("a size")];
+    let info = reader.next_frame(&mut found).expect("pixels");
+    (info, found)
 }
 
-#[tokio::test]
-async fn the_same_prompt_is_the_same_picture() {
-    for prompt in ["a lighthouse", "", "🦊 in the snow", "a\0b\u{202e}c"] {
-        assert!(drawn(prompt, Size::S256).await == drawn(prompt, Size::S256).await, "{prompt}");
-    }
+/// Read again by a decoder, it has the ordered size and the pixels that were painted.
+#[test]
+fn it_draws_real_pictures() {
+    wait(async {
+        for size in Size::ALL {
+            let file = drawn("a lighthouse", size).await;
+            let (info, found) = decoded(&file);
+            assert_eq!((info.width, info.height), (size.side(), size.side()));
+            assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
+            assert!(found == pixels("a lighthouse", size.side()), "{size}: other pixels than were painted");
+            // Ten times less than what a service may answer with.
+            assert!(file.len() < 3 << 20, "{size}: {} bytes", file.len());
+        }
+    });
+}
+
+#[test]
+fn the_same_prompt_is_the_same_picture() {
+    wait(async {
+        for prompt in ["a lighthouse", "", "🦊 in the snow", "a\0b\u{202e}c"] {
+            assert!(drawn(prompt, Size::S256).await == drawn(prompt, Size::S256).await, "{prompt}");
+        }
+    });
 }
 
 /// The pixels of a few prompts, one for each scene, as they were when they were last looked at. `ONCEWARD_BLESS=1` prints new ones.
@@ -45,8 +57,9 @@ fn pictures_stay_as_they_are() {
     for line in golden.lines() {
         let (_, prompt) = line.split_once("  ").expect("a hash and a prompt");
         let hash = Sha256::digest(pixels(prompt, 128));
-        let hex: String = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
-        found.push_str(&format!("{hex}  {prompt}\n"));
+        let mut hex = onceward_core::hex::encode(&hash);
+        hex.truncate(24);
+        let _ = writeln!(found, "{hex}  {prompt}");
     }
     if std::env::var_os("ONCEWARD_BLESS").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provider/golden.txt");
@@ -54,6 +67,24 @@ fn pictures_stay_as_they_are() {
         return;
     }
     assert_eq!(found, golden, "look at the pictures, then run this again with ONCEWARD_BLESS=1");
+}
+
+/// The samples in the documentation are what it draws. Written anew by `ONCEWARD_BLESS=1`.
+#[test]
+fn samples_are_its_own() {
+    for (name, prompt) in [
+        ("hills", "rolling hills at dawn"),
+        ("town", "an old town at night"),
+        ("flowers", "a rose garden"),
+        ("planet", "a planet and its stars"),
+    ] {
+        let path = format!("{}/../../docs/samples/{name}.png", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("ONCEWARD_BLESS").is_some() {
+            std::fs::write(&path, png(prompt, 256).expect("a file")).expect("a sample can be written");
+        }
+        let file = std::fs::read(&path).expect("a sample");
+        assert!(decoded(&file).1 == pixels(prompt, 256), "{name}.png is not what it draws: look, and bless");
+    }
 }
 
 /// Prompts that differ in a letter, and that no word steers, give pictures that differ almost everywhere.

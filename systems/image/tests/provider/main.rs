@@ -30,3 +30,8 @@ pub(crate) fn with(service: &Pictures, model: &str, time: Duration) -> OpenAi {
 pub(crate) fn config(url: &str, model: &str, time: Duration) -> OpenAiConfig {
     OpenAiConfig { url: url.to_owned(), key: Some(KEY.to_owned()), model: model.to_owned(), time, most_bytes: 64 << 10 }
 }
+
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(future)
+}

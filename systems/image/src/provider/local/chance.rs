@@ -51,7 +51,7 @@ impl Chance {
     }
 }
 
-/// Every bit of the result hangs on every bit of what is given (the finisher of SplitMix64).
+/// Every bit of the result hangs on every bit of what is given (the end of `SplitMix64`).
 pub(super) fn mixed(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

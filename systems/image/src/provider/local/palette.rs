@@ -2,6 +2,7 @@
 
 use super::chance::Chance;
 use super::colour::{Colour, Lch, lch};
+use super::exact::mix;
 use super::words::Tint;
 
 /// The light of a day or a season.
@@ -129,6 +130,12 @@ impl Sky {
         Self { mood, top, middle, foot, sun, far, near }
     }
 
+    /// The same light on a town, whose walls are no meadows.
+    pub(super) fn of_a_town(self) -> Self {
+        let near = if self.mood == Mood::Day { self.near.mix(self.top.lighter(-0.26), 0.8) } else { self.near };
+        Self { near, ..self }
+    }
+
     /// The land's colour at a distance: 0 is far away, 1 near by.
     pub(super) fn land(&self, near: f64) -> Colour {
         self.far.mix(self.near, near)
@@ -254,6 +261,14 @@ impl Inks {
                 *ink = ink.faded(0.1);
             }
         }
+        if let Some(Tint::Hue(hue)) = tints.first() {
+            // Dark yellow is brown, and not what somebody means who says gold.
+            let lift = if (70.0..=115.0).contains(hue) { 0.5 } else { 0.0 };
+            for ink in &mut inks[..3] {
+                *ink = ink.lit(mix(ink.light, 0.9, lift));
+                ink.strength = ink.strength.max(0.085 + 0.06 * lift);
+            }
+        }
         match tints.get(1) {
             Some(Tint::Hue(hue)) => inks[4] = Lch { hue: *hue, strength: inks[4].strength.max(0.13), ..inks[4] },
             Some(Tint::Grey) => inks[4] = inks[4].faded(0.1),
@@ -279,7 +294,7 @@ impl Inks {
     /// A colour between those in order, as `part` goes from 0 to 1.
     pub(super) fn along(&self, part: f64) -> Colour {
         let place = part.clamp(0.0, 1.0) * 2.0;
-        let step = if place < 1.0 { 0 } else { 1 };
+        let step = usize::from(place >= 1.0);
         self.colours[step].mix(self.colours[step + 1], place - step as f64)
     }
 }

@@ -19,17 +19,15 @@ pub(super) enum Tint {
     Grey,
 }
 
-const SCENES: [(Scene, &[&str]); 9] = [
+const SCENES: [(Scene, &[&str]); 10] = [
     (Scene::Sea, &["sea", "ocean", "beach", "wave", "coast", "boat", "ship", "sail", "island", "harbour", "harbor"]),
     (Scene::Mountains, &["mountain", "peak", "alp", "cliff", "glacier", "volcano", "summit", "fjord", "lake"]),
     (Scene::Forest, &["forest", "tree", "wood", "pine", "fir", "jungle", "bear", "wolf", "deer", "fox", "owl"]),
     (Scene::City, &["city", "town", "skyline", "street", "building", "tower", "skyscraper", "house", "castle"]),
     (Scene::Hills, &["hill", "valley", "meadow", "field", "country", "landscape", "dune", "desert", "horse", "farm"]),
     (Scene::Bloom, &["flower", "rose", "petal", "bloom", "blossom", "garden", "lotus", "dahlia", "mandala", "bee"]),
-    (
-        Scene::Stars,
-        &["star", "galaxy", "space", "constellation", "cosmos", "planet", "universe", "astronaut", "rocket"],
-    ),
+    (Scene::Stars, &["star", "galaxy", "constellation", "cosmos", "universe", "nebula", "comet"]),
+    (Scene::Planet, &["planet", "space", "astronaut", "rocket", "saturn", "jupiter", "mars", "world", "spaceship"]),
     (Scene::Flow, &["wind", "river", "dream", "smoke", "storm", "flow", "music", "dance", "fire", "abstract", "hair"]),
     (
         Scene::Tiles,
@@ -44,7 +42,7 @@ const MOODS: [(Mood, &[&str]); 8] = [
     (Mood::Dawn, &["dawn", "sunrise", "morning", "mist", "misty", "fog", "foggy", "pastel"]),
     (Mood::Winter, &["winter", "snow", "snowy", "ice", "icy", "frozen", "arctic", "cold", "frost"]),
     (Mood::Autumn, &["autumn", "fall", "october", "harvest", "rustic"]),
-    (Mood::Desert, &["desert", "dune", "sand", "sahara", "canyon", "savanna", "mars"]),
+    (Mood::Desert, &["desert", "dune", "sand", "sahara", "canyon", "savanna"]),
     (Mood::Day, &["day", "noon", "sunny", "summer", "spring", "bright", "sky"]),
 ];
 

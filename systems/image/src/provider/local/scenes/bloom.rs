@@ -2,14 +2,43 @@
 
 use super::super::canvas::{Area, Canvas};
 use super::super::chance::Chance;
-use super::super::colour::Colour;
+use super::super::colour::{Colour, lch};
 use super::super::exact::{cos, mix, sin, smooth};
 use super::super::palette::Inks;
 
 /// The part of a turn by which seeds in a flower's middle follow one another.
 const GOLDEN: f64 = 0.381_966;
 
-pub(super) fn paint(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
+/// What a flower wears: its petals from dark to light, and its middle.
+#[derive(Clone, Copy, Debug)]
+struct Dress {
+    petals: [Colour; 3],
+    heart: Colour,
+}
+
+impl Dress {
+    /// In the inks as they are, or, where it is `free` to choose, in shades of the one that stands out. Free petals are never as green as
+    /// leaves.
+    fn new(inks: &Inks, free: bool, chance: &mut Chance) -> Self {
+        let [dark, middle, light, bright] = [0, 1, 2, 3].map(|index| inks.colours[index]);
+        let leafy = |colour: Colour| colour.a < -0.03 && colour.b > -0.02;
+        let plain = Self { petals: [dark, middle, light], heart: bright };
+        let showy = Self {
+            petals: [bright.lighter(-0.20), bright, bright.lighter(0.14)],
+            heart: if leafy(light) { lch(0.86, 0.13, 88.0).colour() } else { light },
+        };
+        if free && (leafy(middle) || (!leafy(bright) && chance.one_in(2))) { showy } else { plain }
+    }
+
+    fn along(self, part: f64) -> Colour {
+        let place = part.clamp(0.0, 1.0) * 2.0;
+        let [dark, middle, light] = self.petals;
+        if place < 1.0 { dark.mix(middle, place) } else { middle.mix(light, place - 1.0) }
+    }
+}
+
+/// `free` to choose its colours: no word names one.
+pub(super) fn paint(canvas: &mut Canvas, inks: &Inks, free: bool, chance: &mut Chance) {
     let deep = inks.paper.lighter(if inks.dark { 0.09 } else { -0.06 }).mix(inks.colours[1], 0.08);
     canvas.shade(|x, y| {
         let (dx, dy) = (x - 0.5, y - 0.5);
@@ -18,9 +47,10 @@ pub(super) fn paint(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
     if chance.one_in(2) {
         wreath(canvas, inks, chance);
         let rings = 5 + chance.below(3);
-        flower(canvas, inks, chance, (0.5, 0.5), 0.36, rings);
+        let dress = Dress::new(inks, free, chance);
+        flower(canvas, dress, chance, (0.5, 0.5), 0.36, rings);
     } else {
-        bouquet(canvas, inks, chance);
+        bouquet(canvas, inks, free, chance);
     }
 }
 
@@ -45,7 +75,7 @@ fn wreath(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
 }
 
 /// Several flowers that do not touch much, the large ones first, on stems that come from below.
-fn bouquet(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
+fn bouquet(canvas: &mut Canvas, inks: &Inks, free: bool, chance: &mut Chance) {
     let mut placed: Vec<(f64, f64, f64)> = Vec::new();
     for round in 0..90 {
         let radius = mix(0.23, 0.07, f64::from(round) / 90.0) * chance.within(0.85, 1.1);
@@ -58,14 +88,15 @@ fn bouquet(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
             placed.push((x, y, radius));
         }
     }
-    let stem = inks.paper.mix(inks.colours[if inks.dark { 0 } else { 1 }], 0.75);
+    let stem = lch(if inks.dark { 0.48 } else { 0.58 }, 0.085, 150.0).colour();
     for (x, y, radius) in &placed {
         stalk(canvas, chance, (*x, *y), *radius, stem);
     }
     placed.sort_by(|one, other| one.1.total_cmp(&other.1));
     for (x, y, radius) in placed {
         let rings = if radius > 0.14 { 5 } else { 3 };
-        flower(canvas, inks, chance, (x, y), radius, rings);
+        let dress = Dress::new(inks, free, chance);
+        flower(canvas, dress, chance, (x, y), radius, rings);
     }
 }
 
@@ -90,7 +121,7 @@ fn stalk(canvas: &mut Canvas, chance: &mut Chance, head: (f64, f64), radius: f64
 }
 
 /// Rings of petals from the outside in, each ring between the petals of the one before.
-fn flower(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance, centre: (f64, f64), radius: f64, rings: usize) {
+fn flower(canvas: &mut Canvas, dress: Dress, chance: &mut Chance, centre: (f64, f64), radius: f64, rings: usize) {
     let count = [8, 10, 12, 16][chance.below(4)];
     let slender = chance.within(0.85, 1.25);
     let inward = chance.one_in(2);
@@ -102,7 +133,7 @@ fn flower(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance, centre: (f64, f
         let length = outer * 0.80;
         let half = outer * std::f64::consts::PI / f64::from(count) * 0.62 * slender;
         let tone = mix(rim, heart, part);
-        let (base, tip) = (inks.along(tone).lighter(-0.10), inks.along(tone).lighter(0.05));
+        let (base, tip) = (dress.along(tone).lighter(-0.10), dress.along(tone).lighter(0.05));
         let shift = if ring % 2 == 0 { 0.0 } else { 0.5 };
         // Every other petal lies on top of its neighbours.
         for lot in 0..2 {
@@ -114,11 +145,11 @@ fn flower(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance, centre: (f64, f
             }
         }
     }
-    seeds(canvas, inks, centre, radius * 0.21);
+    seeds(canvas, dress.heart, centre, radius * 0.21);
 }
 
-fn seeds(canvas: &mut Canvas, inks: &Inks, centre: (f64, f64), radius: f64) {
-    let ground = inks.accent().lighter(-0.16);
+fn seeds(canvas: &mut Canvas, heart: Colour, centre: (f64, f64), radius: f64) {
+    let ground = heart.lighter(-0.16);
     canvas.glow(centre, radius * 1.6, ground.lighter(-0.2), 0.5);
     canvas.disc(centre, radius, ground, 1.0);
     let count = 70;
@@ -126,7 +157,7 @@ fn seeds(canvas: &mut Canvas, inks: &Inks, centre: (f64, f64), radius: f64) {
         let part = (f64::from(index) + 0.5) / f64::from(count);
         let (turns, away) = (f64::from(index) * GOLDEN, radius * 0.93 * part.sqrt());
         let place = (centre.0 + away * cos(turns), centre.1 + away * sin(turns));
-        canvas.disc(place, radius * 0.075, inks.accent().lighter(0.08 - 0.08 * part), 1.0);
+        canvas.disc(place, radius * 0.075, heart.lighter(0.08 - 0.08 * part), 1.0);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::canvas::Canvas;
 use super::super::chance::Chance;
-use super::super::exact::{angle, cos, sin, smooth};
+use super::super::exact::{angle, cos, mix, sin, smooth};
 use super::super::noise::Noise;
 use super::super::palette::Inks;
 
@@ -21,14 +21,15 @@ pub(super) fn paint(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
     // An eye that the wind circles, strongly or hardly.
     let eye = (chance.within(0.25, 0.75), chance.within(0.25, 0.75));
     let pull = chance.within(0.0, 1.0);
-    let direction = |x: f64, y: f64| {
+    // Where a stroke goes on from a place. The two winds are added, not their angles, so there is no seam where one turns over.
+    let onward = |x: f64, y: f64| {
         let (dx, dy) = (x - eye.0, y - eye.1);
         let near = pull * (1.0 - smooth(0.05, 0.55, (dx * dx + dy * dy).sqrt()));
-        let wild = heading + turning * wind.rough(x * scale, y * scale, 2);
+        let free = heading + turning * wind.rough(x * scale, y * scale, 2);
         let around = angle(dx, dy) + 0.27;
-        // The shorter way from one direction to the other.
-        let way = around - wild - (around - wild + 0.5).floor();
-        wild + way * near
+        let (sx, sy) = (mix(cos(free), cos(around), near), mix(sin(free), sin(around), near));
+        let length = (sx * sx + sy * sy).sqrt().max(0.05);
+        (x + PIECE * sx / length, y + PIECE * sy / length)
     };
     let far = inks.paper.lighter(if inks.dark { 0.05 } else { -0.03 });
     canvas.shade(|x, y| inks.paper.mix(far, smooth(0.0, 1.2, x * 0.4 + y)));
@@ -46,8 +47,7 @@ pub(super) fn paint(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
         let pieces = PIECES / 2 + chance.below(PIECES / 2);
         let mut path = vec![place];
         for _ in 0..pieces {
-            let turns = direction(place.0, place.1);
-            place = (place.0 + PIECE * cos(turns), place.1 + PIECE * sin(turns));
+            place = onward(place.0, place.1);
             path.push(place);
         }
         // A rim in the paper's colour sets a stroke off from those below it.

@@ -3,6 +3,7 @@
 use super::super::canvas::{Area, Canvas};
 use super::super::chance::Chance;
 use super::super::colour::Colour;
+use super::super::exact::smooth;
 use super::super::palette::{Mood, Sky};
 use super::hills::{Ridge, Shape};
 use super::sky::{self, Sun};
@@ -48,7 +49,10 @@ fn fir(canvas: &mut Canvas, (x, foot): (f64, f64), size: f64, colour: Colour, sn
         let within = tier - tier.floor();
         let width = half * (0.08 + 0.92 * down) * (0.58 + 0.42 * within);
         let away = (px - x).abs();
-        let bough = if snowy && within < 0.42 && tier > 0.2 { white } else { colour };
+        // Snow lies on each tier, most of it above, and thins out to the boughs' ends.
+        let snow =
+            if snowy { 0.75 * (1.0 - smooth(0.0, 0.6, within)) * smooth(0.0, 0.5, away / width + 0.2) } else { 0.0 };
+        let bough = colour.mix(white, snow);
         // One side has a little more light.
         (bough.lighter(if px < x { 0.012 } else { -0.012 }), edge.cover((away - width) * 0.9))
     });

@@ -1,4 +1,4 @@
-//! What the artist can draw: five places and four patterns.
+//! What the artist can draw: five places on earth, the sky at night, and three patterns.
 
 mod bloom;
 mod city;
@@ -27,9 +27,10 @@ pub(super) enum Scene {
     Bloom,
     Tiles,
     Stars,
+    Planet,
 }
 
-const ALL: [Scene; 9] = [
+const ALL: [Scene; 10] = [
     Scene::Hills,
     Scene::Mountains,
     Scene::Forest,
@@ -39,6 +40,7 @@ const ALL: [Scene; 9] = [
     Scene::Bloom,
     Scene::Tiles,
     Scene::Stars,
+    Scene::Planet,
 ];
 
 /// The prompt, painted.
@@ -57,17 +59,21 @@ pub(super) fn paint(prompt: &str, side: u32) -> Canvas {
                 Scene::Mountains => mountains::paint(&mut canvas, &sky, &mut chance),
                 Scene::Forest => forest::paint(&mut canvas, &sky, &mut chance),
                 Scene::Sea => sea::paint(&mut canvas, &sky, &mut chance),
+                Scene::City if hints.tints.is_empty() => city::paint(&mut canvas, &sky.of_a_town(), &mut chance),
                 Scene::City => city::paint(&mut canvas, &sky, &mut chance),
                 _ => hills::paint(&mut canvas, &sky, &mut chance),
             }
         }
         Scene::Flow => flow::paint(&mut canvas, &Inks::new(hints.mood, &hints.tints, &mut colours), &mut chance),
-        Scene::Bloom => bloom::paint(&mut canvas, &Inks::new(hints.mood, &hints.tints, &mut colours), &mut chance),
+        Scene::Bloom => {
+            let inks = Inks::new(hints.mood, &hints.tints, &mut colours);
+            bloom::paint(&mut canvas, &inks, hints.tints.is_empty(), &mut chance);
+        }
         Scene::Tiles => tiles::paint(&mut canvas, &Inks::new(hints.mood, &hints.tints, &mut colours), &mut chance),
-        // There are no stars by day.
-        Scene::Stars => {
+        // There are no stars by day, so their planets are painted in the colours of night.
+        Scene::Stars | Scene::Planet => {
             let inks = Inks::new(Some(Mood::Night), &hints.tints, &mut colours);
-            stars::paint(&mut canvas, &inks, &mut chance);
+            stars::paint(&mut canvas, &inks, hints.tints.first().copied(), &mut chance, scene == Scene::Planet);
         }
     }
     canvas

@@ -39,7 +39,7 @@ fn headland(canvas: &mut Canvas, sky: &Sky, chance: &mut Chance, horizon: f64) {
 
 fn water(canvas: &mut Canvas, sky: &Sky, chance: &mut Chance, horizon: f64, sun: Sun) {
     let (swell, sparkle) = (Noise::new(chance), Noise::new(chance));
-    let deep = sky.near.mix(sky.top, 0.45);
+    let deep = sky.near.mix(sky.top, 0.3);
     let edge = canvas.edge();
     canvas.lay(Area { top: horizon, ..Area::WHOLE }, |x, y| {
         let depth = ((y - horizon) / (1.0 - horizon)).max(0.0);
@@ -47,7 +47,7 @@ fn water(canvas: &mut Canvas, sky: &Sky, chance: &mut Chance, horizon: f64, sun:
         let away = 1.0 / (depth * 0.9 + 0.045);
         let wave = swell.rough(x * mix(2.2, 0.5, depth) * away.sqrt() * 1.6, away * 2.6, 4);
         let seen = sky::between(sky, 1.0 - depth * 0.85);
-        let body = seen.mix(deep, 0.25 + 0.55 * smooth(0.0, 0.9, depth));
+        let body = seen.mix(deep, 0.28 + 0.55 * smooth(0.0, 0.9, depth));
         let ridges = body.lighter(wave * (0.03 + 0.05 * depth));
         // The sun's road: narrow at the horizon, broken into pieces by the waves.
         let width = sun.radius * (0.75 + 1.6 * depth);
@@ -60,8 +60,8 @@ fn water(canvas: &mut Canvas, sky: &Sky, chance: &mut Chance, horizon: f64, sun:
 
 fn boat(canvas: &mut Canvas, sky: &Sky, chance: &mut Chance, horizon: f64, sun: Sun) {
     let away = chance.within(0.12, 0.4);
-    let side = if sun.x < 0.5 { chance.within(0.55, 0.85) } else { chance.within(0.15, 0.45) };
-    let (x, y) = (side, mix(horizon, 1.0, away));
+    let across = if sun.x < 0.5 { chance.within(0.55, 0.85) } else { chance.within(0.15, 0.45) };
+    let (x, y) = (across, mix(horizon, 1.0, away));
     let size = mix(0.05, 0.16, away);
     let hull = sky.near.lighter(-0.02);
     let sail = if sky.mood.is_dark() { sky.far.mix(sky.sun, 0.55) } else { sky.sun.mix(sky.foot, 0.25) };
