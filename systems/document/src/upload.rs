@@ -133,8 +133,9 @@ impl Most {
         }
         let most = self.bytes;
         let problem = if self.is_for_want_of_room {
-            let detail = "this server keeps documents in its database, at most {most} bytes each; with --objects it takes larger ones";
-            Problem::new(413, "no_objects", detail.replace("{most}", &most.to_string()))
+            let detail =
+                format!("into its database this server takes {most} bytes at most; with --objects it takes more");
+            Problem::new(413, "no_objects", detail)
         } else {
             Problem::new(413, "too_large", format!("a document has at most {most} bytes"))
         };
