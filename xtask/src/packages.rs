@@ -35,6 +35,14 @@ pub(crate) fn have_document_programs() -> Result<()> {
     Ok(())
 }
 
+/// Pages show how to use a server with it, and tests type what they show.
+pub(crate) fn have_curl() -> Result<()> {
+    if shell::is_there(shell::command("curl").arg("--version")) {
+        return Ok(());
+    }
+    install("curl")
+}
+
 /// With what it takes to make an environment.
 pub(crate) fn have_python() -> Result<()> {
     if shell::is_there(shell::command("python3").args(["-c", "import venv, ensurepip"])) {

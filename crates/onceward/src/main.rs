@@ -98,6 +98,7 @@ fn main() -> ExitCode {
         Verb::Watch(watch) => watch.run(),
         Verb::Work(work) => work.run(),
     };
+    logging::flush();
     match done {
         Ok(outcome) => outcome.into(),
         // What could not even be tried: a file that is not there, a name nobody knows.

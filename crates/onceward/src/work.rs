@@ -162,7 +162,7 @@ fn shutdown() -> Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        complain("ending: what runs may finish within the grace; a second signal ends at once\n");
+        logging::tell("ending: what runs may finish within the grace; a second signal ends at once\n");
         tokio::spawn(async move {
             tokio::select! {
                 _ = terminate.recv() => {}

@@ -13,6 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use onceward_core::record::Payload;
+use onceward_engine::EngineError;
 use onceward_store::Content;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -158,6 +159,35 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for CallsOf<T> {
         }
         while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(Calls(calls))
+    }
+}
+
+/// JSON of any shape that a caller brings. What is larger than may be is not even taken apart: in memory it would be many times as large.
+#[derive(Debug)]
+pub(crate) struct Small<T>(Option<T>);
+
+/// Twice as much as the engine takes, which counts without the spaces.
+const LARGEST: usize = 2 << 20;
+
+impl<T: Default> Default for Small<T> {
+    fn default() -> Self {
+        Self(Some(T::default()))
+    }
+}
+
+impl<T> Small<T> {
+    pub(crate) fn open(self) -> Result<T, Problem> {
+        self.0.ok_or_else(|| EngineError::TooLarge { most: LARGEST / 2 }.into())
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Small<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(from)?.get();
+        if text.len() > LARGEST {
+            return Ok(Self(None));
+        }
+        serde_json::from_str(text).map(|value| Self(Some(value))).map_err(serde::de::Error::custom)
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 pub use bytes::{bytes, result};
 pub(crate) use entry::EntryShape;
-pub(crate) use execution::{EffectShape, ExecutionShape, bytes_of, of_bytes};
+pub(crate) use execution::{EffectShape, ExecutionShape, bytes_of, is_bytes, of_bytes};
 pub(crate) use record::{RecordShape, etag};
 
 use crate::problem::Problem;

@@ -9,12 +9,12 @@
 //! | --- | --- |
 //! | `opening.rs` | which place a URL names, and whether it can be reached |
 //! | `folder.rs` | a folder: written apart, made durable, then given its name |
-//! | `arriving.rs` | a payload that comes piece by piece, few bytes or many |
 //! | `bucket.rs` | a bucket that speaks S3 |
 //! | `upload.rs` | bytes on their way to a bucket, in parts |
 //! | `line.rs` | HTTP to a bucket, with bounded patience |
 //! | `trouble.rs` | what a bucket's failures mean |
 //! | `writing.rs` | bytes whose hash nobody knows before their end |
+//! | `arriving.rs` | a payload that comes piece by piece, few bytes or many |
 //! | `reading.rs` | bytes in pieces, and whether they are those that were asked for |
 //! | `name.rs` | names that systems give |
 //! | `collect.rs` | orphans |
