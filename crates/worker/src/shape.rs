@@ -90,6 +90,9 @@ pub struct Leased {
     pub token: u64,
     pub attempt: u64,
     pub expires_at: Timestamp,
+    /// How much of it was left when the server answered.
+    #[serde(default)]
+    expires_in_ms: Option<u64>,
     pub record: Record,
     #[serde(default)]
     payload: Option<Box<RawValue>>,
@@ -109,6 +112,11 @@ impl Leased {
     /// Whether there is a payload that is too large to come along, and must be fetched.
     pub fn is_payload_elsewhere(&self) -> bool {
         self.payload.is_none() && self.payload_base64.is_none() && self.record.payload.is_some()
+    }
+
+    /// How much of the lease is left: less than its length where this is the answer to a question that was asked before.
+    pub fn left(&self) -> Duration {
+        self.expires_in_ms.map_or_else(|| self.length(), |ms| Duration::from_millis(ms).min(self.length()))
     }
 
     /// How long it was leased for. The lease is the newest thing that happened to the record.

@@ -1,10 +1,12 @@
 //! The log as it grows: server-sent events, taken up again where they broke off.
 
+use std::time::Duration;
+
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::header::HeaderValue;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use crate::client::Client;
@@ -16,6 +18,9 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// A refusal that is longer is cut.
 const LARGEST_REFUSAL: usize = 64 << 10;
+
+/// A server that says nothing for so long, not even that it is there, is taken for gone.
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// No entry of the log is longer: its fields are bounded, and payloads stand in it by their hash.
 const LONGEST_LINE: usize = 16 << 20;
@@ -60,7 +65,8 @@ impl Client {
 impl Stream {
     /// The next entry, as soon as there is one. An error ends it, but for one that may pass: then it may be asked again.
     pub async fn next(&mut self) -> Result<Entry, ClientError> {
-        let until = Instant::now() + self.client.patience.retries;
+        // From the first failure on: quiet hours before it are no reason to give up.
+        let mut until = None;
         loop {
             let error = match self.try_next().await {
                 Ok(Some(entry)) => {
@@ -75,6 +81,7 @@ impl Stream {
             };
             self.open = None;
             let pause = self.backoff.pause();
+            let until = *until.get_or_insert_with(|| Instant::now() + self.client.patience.retries);
             match error {
                 Some(error) if Instant::now() + pause > until => return Err(error),
                 _ => tokio::time::sleep(pause).await,
@@ -89,17 +96,20 @@ impl Stream {
         };
         loop {
             while let Some(event) = open.lines.event().map_err(|error| self.client.not_understood(&error))? {
+                let Some(data) = &event.data else {
+                    // A place alone says how far the log was looked through.
+                    self.last = self.last.max(event.place);
+                    continue;
+                };
                 // Others than entries are for later servers to invent.
                 if event.name.as_deref().is_none_or(|name| name == "entry" || name == "message") {
-                    return serde_json::from_str(&event.data)
-                        .map(Some)
-                        .map_err(|error| self.client.not_understood(&error));
+                    return serde_json::from_str(data).map(Some).map_err(|error| self.client.not_understood(&error));
                 }
             }
-            match open.body.frame().await {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(self.client.unreachable(&error, false)),
-                Some(Ok(frame)) => {
+            match timeout(SILENCE, open.body.frame()).await {
+                Ok(None) | Err(_) => return Ok(None),
+                Ok(Some(Err(error))) => return Err(self.client.unreachable(&error, false)),
+                Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         open.lines.add(&data);
                     }
@@ -125,7 +135,9 @@ async fn open(client: &Client, path: &str, last: Option<u64>) -> Result<Open, Cl
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Event {
     name: Option<String>,
-    data: String,
+    place: Option<u64>,
+    /// None in one that is only a sign of life, or a place.
+    data: Option<String>,
 }
 
 /// Bytes as they come, cut into lines and these into events.
@@ -135,7 +147,6 @@ struct Lines {
     /// So many bytes of the rest have no line's end in them.
     searched: usize,
     event: Event,
-    has_data: bool,
 }
 
 impl Lines {
@@ -147,24 +158,18 @@ impl Lines {
     fn event(&mut self) -> Result<Option<Event>, String> {
         while let Some(line) = self.line()? {
             if line.is_empty() {
-                let event = std::mem::take(&mut self.event);
-                if std::mem::take(&mut self.has_data) {
-                    return Ok(Some(event));
-                }
-                continue;
+                return Ok(Some(std::mem::take(&mut self.event)));
             }
             let (field, value) = line.split_once(':').unwrap_or((&line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value);
             match field {
-                "data" => {
-                    if self.has_data {
-                        self.event.data.push('\n');
-                    }
-                    self.event.data.push_str(value);
-                    self.has_data = true;
-                }
+                "data" => match &mut self.event.data {
+                    Some(data) => data.extend(["\n", value]),
+                    none => *none = Some(value.to_owned()),
+                },
                 "event" => self.event.name = Some(value.to_owned()),
-                // A comment keeps the connection alive; the entry itself knows its place.
+                "id" => self.event.place = value.parse().ok(),
+                // A comment keeps the connection alive.
                 _ => {}
             }
         }
@@ -193,17 +198,23 @@ mod tests {
 
     #[test]
     fn events_are_put_together_from_whatever_pieces_come() {
-        let text = ": hello\n\nid: 7\nevent: entry\r\ndata: {\"a\":\ndata: 1}\n\nevent: bye\n\ndata:x\n\n";
+        let text = ": hello\n\nid: 6\n\nid: 7\nevent: entry\r\ndata: {\"a\":\ndata: 1}\n\nevent: bye\n\ndata:x\n\n";
         for size in 1..text.len() {
             let mut lines = Lines::default();
             let mut events = Vec::new();
             for piece in text.as_bytes().chunks(size) {
                 lines.add(&Bytes::copy_from_slice(piece));
                 while let Some(event) = lines.event().expect("UTF-8") {
-                    events.push((event.name, event.data));
+                    events.push((event.name, event.place, event.data));
                 }
             }
-            let expected = [(Some("entry".to_owned()), "{\"a\":\n1}".to_owned()), (None, "x".to_owned())];
+            let expected = [
+                (None, None, None),
+                (None, Some(6), None),
+                (Some("entry".to_owned()), Some(7), Some("{\"a\":\n1}".to_owned())),
+                (Some("bye".to_owned()), None, None),
+                (None, None, Some("x".to_owned())),
+            ];
             assert_eq!(events, expected, "in pieces of {size}");
         }
     }

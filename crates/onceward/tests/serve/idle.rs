@@ -3,9 +3,10 @@
 use std::io::BufReader;
 use std::time::Instant;
 
+use onceward_testkit::http::{Reply, write};
 use serde_json::json;
 
-use crate::client::{Db, Reply, Served, write};
+use crate::client::{Db, Served};
 
 /// Kilobytes that a process has in memory.
 fn resident(pid: u32) -> u64 {

@@ -14,8 +14,8 @@ const MOST: usize = 1 << 20;
 pub(super) type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Reads to the end. Gives the last line that says something.
-pub(super) async fn pass_on(mut from: impl AsyncRead + Unpin, prefix: &str, tell: &Tell) -> String {
-    let mut lines = Lines { prefix, tell, line: Vec::new(), cut: false, told: 0, last: String::new() };
+pub(super) async fn pass_on(mut from: impl AsyncRead + Unpin, prefix: String, tell: Tell) -> String {
+    let mut lines = Lines { prefix: &prefix, tell: &tell, line: Vec::new(), cut: false, told: 0, last: String::new() };
     let mut buffer = vec![0; 8 << 10];
     // What cannot be read is at its end.
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
@@ -81,7 +81,7 @@ mod tests {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&lines);
         let tell: Tell = Arc::new(move |line| kept.lock().expect("one at a time").push(line.to_owned()));
-        let last = pass_on(bytes, "> ", &tell).await;
+        let last = pass_on(bytes, "> ".to_owned(), tell).await;
         let lines = lines.lock().expect("one at a time").clone();
         (lines, last)
     }

@@ -15,7 +15,7 @@ use crate::reports::Verdict;
 use crate::shape::{Leased, Reported};
 use crate::wire::Backoff;
 use crate::work::failure::Failure;
-use crate::work::job::{Held, Job, Stopping};
+use crate::work::job::{Held, Job, SHORTEST_WAIT, Stopping};
 use crate::work::reporter::{Reporter, answered};
 use crate::work::worker::Phase;
 
@@ -84,7 +84,13 @@ impl Drop for Running {
 impl Keeper {
     pub(crate) async fn keep(self, leased: Leased, received: Instant, mut heard: watch::Receiver<Phase>) {
         let held = Arc::new(Held::new(&leased, self.reporter.clone(), received));
-        let end = match self.payload(&leased, &held).await {
+        let fetched = tokio::select! {
+            biased;
+            fetched = self.payload(&leased, &held) => fetched,
+            // Not begun, so nothing is lost by giving it back.
+            () = closes(&heard) => return report(&held, Verdict::Yield, &heard).await,
+        };
+        let end = match fetched {
             Ok(payload) => self.run(leased, payload, &held, &mut heard).await,
             Err(error) => {
                 tracing::warn!(execution = &*held.execution, %error, "cannot fetch the payload: given back");
@@ -92,10 +98,36 @@ impl Keeper {
             }
         };
         match end {
-            End::Report(verdict) => report(&held, verdict, &heard).await,
+            End::Report(verdict) => tokio::select! {
+                biased;
+                () = report(&held, verdict, &heard) => {}
+                () = self.beat_on(&held) => {}
+            },
             End::Lost(why) => {
                 tracing::warn!(execution = &*held.execution, why, "the lease is lost: the work was dropped");
             }
+        }
+    }
+
+    /// Keeps the lease while the result is on its way, which a server in trouble may turn away for longer than is left of it. Never ends.
+    async fn beat_on(&self, held: &Held) {
+        let beat = (held.length / BEATS).max(FASTEST);
+        let mut backoff = Backoff::default();
+        let mut next = (held.gone() + beat).checked_sub(held.length).unwrap_or_else(Instant::now);
+        loop {
+            tokio::time::sleep_until(next).await;
+            let sent = Instant::now();
+            let heartbeat = held.about(Verdict::Heartbeat { lease: self.lease });
+            next = match self.reporter.file(heartbeat, Some(beat.max(SHORTEST_WAIT))).await {
+                Ok(_) => {
+                    backoff.reset();
+                    held.prolong(sent);
+                    sent + beat
+                }
+                // The report has come first, or it will hear the same.
+                Err(error) if is_lost(&error) => return std::future::pending().await,
+                Err(error) => Instant::now() + error.retry_after().unwrap_or_else(|| backoff.pause()).min(beat),
+            };
         }
     }
 
@@ -125,7 +157,7 @@ impl Keeper {
             record: Arc::new(leased.record),
             execution: Arc::clone(&held.execution),
             token: held.token,
-            traceparent: leased.traceparent.map(Into::into),
+            traceparent: held.traceparent.clone(),
             payload,
             held: Arc::clone(held),
             stop: stopped,
@@ -135,7 +167,9 @@ impl Keeper {
         let mut task = Running(tokio::spawn(async move { run(job).await }));
         let beat = (held.length / BEATS).max(FASTEST);
         let warning = (held.length / WARNING_PART).min(LONGEST_WARNING);
-        let mut next_beat = held.gone() - held.length + beat;
+        // One that was found again has less time left: its heart beats at once.
+        let mut next_beat = (held.gone() + beat).checked_sub(held.length).unwrap_or_else(Instant::now);
+        let beats = || Verdict::Heartbeat { lease: self.lease };
         let mut backoff = Backoff::default();
         let (mut beating, mut sent, mut overtime) = (None, Instant::now(), None);
         loop {
@@ -154,7 +188,7 @@ impl Keeper {
                 Next::Ended(ended) => return End::Report(verdict(held, ended)),
                 Next::Beat => {
                     sent = Instant::now();
-                    beating = Some(self.reporter.hand_in(held.about(Verdict::Heartbeat { lease: self.lease })));
+                    beating = Some(self.reporter.hand_in(held.about(beats()), Some(beat.max(SHORTEST_WAIT))));
                 }
                 Next::Beaten(Ok(says_stop)) => {
                     beating = None;
@@ -191,6 +225,12 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Comes when the worker takes no more jobs.
+async fn closes(heard: &watch::Receiver<Phase>) {
+    // Its sender lives as long as the worker's loop, which waits for this.
+    let _ = heard.clone().wait_for(|phase| *phase != Phase::Working).await;
 }
 
 fn verdict(held: &Held, ended: Result<Done, JoinError>) -> Verdict {

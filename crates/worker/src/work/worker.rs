@@ -73,6 +73,7 @@ impl Working {
             lease_ms: self.lease.map(millis),
             wait_ms: if self.until_idle { 0 } else { millis(WAIT) },
             start: true,
+            again: false,
             key: Some(new_key()?),
         })
     }
@@ -287,18 +288,19 @@ impl Turn {
     /// The question was broken off. Should jobs have been given just then, they are given back, and need not wait until their
     /// lease runs out.
     async fn take_back(&self, call: LeaseCall) {
-        let call = LeaseCall { wait_ms: 0, ..call };
+        let call = LeaseCall { wait_ms: 0, again: true, ..call };
         let until = Instant::now() + TAKING_BACK;
         let mut backoff = Backoff::default();
         let leased = loop {
-            match self.keeper.client.lease_once(&call).await {
-                Ok(leased) => break leased,
-                Err(error) if error.may_pass() && Instant::now() < until => tokio::time::sleep(backoff.pause()).await,
-                Err(_) => return,
+            // A server that hangs is not waited for: the leases run out.
+            match tokio::time::timeout_at(until, self.keeper.client.lease_once(&call)).await {
+                Ok(Ok(leased)) => break leased,
+                Ok(Err(error)) if error.may_pass() => tokio::time::sleep(backoff.pause()).await,
+                Ok(Err(_)) | Err(_) => return,
             }
         };
         for job in leased {
-            if let Err(error) = self.keeper.reporter.file(Report::on(&job, Verdict::Yield)).await {
+            if let Err(error) = self.keeper.reporter.file(Report::on(&job, Verdict::Yield), Some(TAKING_BACK)).await {
                 tracing::warn!(execution = job.id, %error, "cannot be given back");
             }
         }
