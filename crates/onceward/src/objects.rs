@@ -17,10 +17,18 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    fn name(&self) -> Option<&str> {
+        // A variable that is set to nothing is none.
+        self.objects.as_deref().filter(|url| !url.is_empty())
+    }
+
+    pub(crate) fn is_named(&self) -> bool {
+        self.name().is_some()
+    }
+
     /// The place that was named, where one was; it was asked whether it lets us in.
     pub(crate) async fn named(&self) -> Result<Option<Objects>> {
-        // A variable that is set to nothing is none.
-        match self.objects.as_deref().filter(|url| !url.is_empty()) {
+        match self.name() {
             Some(url) => Ok(Some(Objects::open(url).await?)),
             None => Ok(None),
         }
