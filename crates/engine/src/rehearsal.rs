@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use onceward_core::decide::{Decision, Operation, Snapshot, decide};
+use onceward_core::decide::{Decision, Key, Operation, Snapshot, decide};
 use onceward_store::Store;
 
 use crate::admission::Bounds;
@@ -31,7 +31,16 @@ pub(crate) async fn hopeless<S: Store>(
         let Submission { actor, call, trace, .. } = submission.clone();
         let operation = Operation { seed: 0, actor, call, answers: Vec::new(), trace };
         // With nothing loaded: what needs no look to be refused stays refused.
-        if let Decision::Refusal(refusal) = decide(&catalog.definitions, &Snapshot::default(), &operation, now) {
+        let mut known = Snapshot::default();
+        let mut decision = decide(&catalog.definitions, &known, &operation, now);
+        if let Decision::Missing(keys) = &decision
+            && let [Key::Record(newborn)] = keys[..]
+        {
+            // First it is asked whether the record is there already; who may not make it is refused in either case.
+            known.records.insert(newborn, None);
+            decision = decide(&catalog.definitions, &known, &operation, now);
+        }
+        if let Decision::Refusal(refusal) = decision {
             found.insert(at, EngineError::Refused(refusal));
         }
     }

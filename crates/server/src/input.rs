@@ -293,9 +293,13 @@ fn depth(json: &[u8]) -> usize {
 
 /// Where a page starts that was told with the one before.
 pub fn cursor(text: Option<&str>) -> Result<Option<u64>, Problem> {
-    text.map(|text| text.parse().map_err(|_| Problem::bad_input("`cursor` is the `next` of the page before")))
-        .transpose()
+    let bad = |_| Problem::bad_input("`cursor` is the `next` of the page before");
+    // One that is made up may be beyond all numbers that a database can count with.
+    text.map(|text| text.parse().map(|place: u64| place.min(FURTHEST)).map_err(bad)).transpose()
 }
+
+/// No place of ours ever comes near it.
+const FURTHEST: u64 = 1 << 53;
 
 /// How many of a page were asked for.
 pub fn limit(asked: Option<u32>) -> Result<usize, Problem> {

@@ -23,7 +23,8 @@ fn malformed_bodies_have_clear_answers() {
     }
     send(r#"{"payload": 1, "payload_base64": ""}"#).is_problem(422, "bad_input");
     let deep = |by: usize| format!("{}{}", "[".repeat(by), "]".repeat(by));
-    send(&format!("{{\"fields\": {{\"budget\": {}}}}}", deep(100_000))).is_problem(400, "bad_json");
+    send(&format!("{{\"fields\": {{\"budget\": {}}}}}", deep(100_000))).is_problem(422, "bad_input");
+    send(&format!("{{\"fields\": {{\"budget\": {}}}}}", deep(110))).is_problem(422, "bad_input");
     send(&format!("{{\"payload\": {}}}", deep(100_000))).is_problem(422, "bad_input");
     assert_eq!(send(&format!("{{\"payload\": {}}}", deep(100))).status, 201);
     let mut stream = served.connect();

@@ -73,8 +73,9 @@ fn what_is_ended_together_with_its_worker_is_given_back() {
     let id = stage.job(&format!("exec 3>{}; echo $$ >&3; echo $PPID >&3; exec sleep 1000", up.path()));
     let worker = stage.work(&[]);
     let mut heard = up.read();
-    for _ in 0..2 {
-        let process = heard.line().parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process");
+    // Both first: the program has nothing more to say when it is told to end.
+    for line in [heard.line(), heard.line()] {
+        let process = line.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process");
         rustix::process::kill_process(process, Signal::TERM).expect("it runs");
     }
     worker.signal(Signal::TERM);
