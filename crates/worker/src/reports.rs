@@ -202,12 +202,8 @@ mod tests {
     #[test]
     fn a_report_stands_in_the_trace_of_its_job() {
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let report = Report {
-            execution: "a.1".to_owned(),
-            token: 1,
-            verdict: Verdict::Finish,
-            traceparent: Some(trace.into()),
-        };
+        let report =
+            Report { execution: "a.1".to_owned(), token: 1, verdict: Verdict::Finish, traceparent: Some(trace.into()) };
         let batch = serde_json::to_value(InBatch(&report)).expect("JSON");
         assert_eq!(batch["traceparent"], trace);
         let ask = alone(&report).expect("JSON");

@@ -2,9 +2,10 @@
 
 use std::sync::Barrier;
 
+use onceward_testkit::http::Reply;
 use serde_json::{Value as Json, json};
 
-use crate::client::{BOTH, Reply};
+use crate::client::BOTH;
 use crate::house::House;
 
 const CROWD: usize = 50;

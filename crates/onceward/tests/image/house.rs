@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use onceward_testkit::http::Reply;
 use onceward_testkit::{Folder, postgres};
 use serde_json::{Value as Json, json};
 
-use crate::client::{Db, Reply, Served};
+use crate::client::{Db, Served};
 
 pub(crate) struct House {
     served: Option<Served>,

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::client::{BOTH, Db, PATIENCE};
+use onceward_testkit::http::PATIENCE;
+
+use crate::client::{BOTH, Db};
 use crate::house::House;
 use crate::provider::{Does, Service};
 
