@@ -21,13 +21,11 @@ pub(crate) fn have_strace() -> Result<()> {
     install("strace")
 }
 
-/// What the document system's worker reads documents with, and what its tour is typed with.
+/// What the document system's worker reads documents with.
 pub(crate) fn have_document_programs() -> Result<()> {
-    for (program, argument, package) in [
-        ("pdftotext", "-v", "poppler-utils"),
-        ("tesseract", "--version", "tesseract-ocr"),
-        ("curl", "--version", "curl"),
-    ] {
+    for (program, argument, package) in
+        [("pdftotext", "-v", "poppler-utils"), ("tesseract", "--version", "tesseract-ocr")]
+    {
         if !shell::is_there(shell::command(program).arg(argument)) {
             install(package)?;
         }
