@@ -104,7 +104,10 @@ fn judge(programs: &Path, schemathesis: &Path, url: &str, options: &Options<'_>)
         "--max-examples",
         options.examples,
     ]);
-    run.env("ONCEWARD_CONTRACT_KEY", &own).env("ONCEWARD_CONTRACT_SPARE", spare).env("PYTHONDONTWRITEBYTECODE", "1");
+    run.env("ONCEWARD_CONTRACT_URL", &server.url)
+        .env("ONCEWARD_CONTRACT_KEY", &own)
+        .env("ONCEWARD_CONTRACT_SPARE", spare)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     let told = quiet(&mut run)?;
     server.stop()?;
     quiet(shell::command(&onceward.to_string_lossy()).args(["verify", "--db", url]))?;

@@ -21,6 +21,20 @@ pub(crate) fn have_strace() -> Result<()> {
     install("strace")
 }
 
+/// What the document system's worker reads documents with, and what its tour is typed with.
+pub(crate) fn have_document_programs() -> Result<()> {
+    for (program, argument, package) in [
+        ("pdftotext", "-v", "poppler-utils"),
+        ("tesseract", "--version", "tesseract-ocr"),
+        ("curl", "--version", "curl"),
+    ] {
+        if !shell::is_there(shell::command(program).arg(argument)) {
+            install(package)?;
+        }
+    }
+    Ok(())
+}
+
 /// Pages show how to use a server with it, and tests type what they show.
 pub(crate) fn have_curl() -> Result<()> {
     if shell::is_there(shell::command("curl").arg("--version")) {

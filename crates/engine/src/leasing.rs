@@ -223,6 +223,10 @@ pub(crate) async fn lease_while<S: Store>(
         let mut offer = pick(shared, wanted, most, news).await?;
         waiter.has_looked();
         if !offer.records.is_empty() {
+            // It may have waited for its turn at the desk.
+            if !goes_on() {
+                return Ok(Vec::new());
+            }
             let leased = take(shared, actor, wanted, once, &offer.records).await?;
             offer.taken = true;
             drop(offer);

@@ -1,5 +1,5 @@
 //! The binary. One file a subcommand; what they share is how files are read (`files`), which lifecycles ship with it
-//! (`shipped`), which database or server is meant (`database`, `remote`), how answers are printed (`answer`, `table`) and how far it
+//! (`shipped`) and what they add to the server (`parts`), which database or server is meant (`database`, `remote`), how answers are printed (`answer`, `table`) and how far it
 //! is (`bar`).
 
 mod answer;
@@ -98,6 +98,7 @@ fn main() -> ExitCode {
         Verb::Watch(watch) => watch.run(),
         Verb::Work(work) => work.run(),
     };
+    logging::flush();
     match done {
         Ok(outcome) => outcome.into(),
         // What could not even be tried: a file that is not there, a name nobody knows.

@@ -4,7 +4,7 @@ use onceward_server::Part;
 
 /// All of them. Needs neither a database nor a network: what a part works with, its handlers find when they are called.
 pub(crate) fn parts() -> Vec<Part> {
-    vec![onceward_system_image::part()]
+    vec![onceward_system_document::part(onceward_system_document::Bounds::default()), onceward_system_image::part()]
 }
 
 #[cfg(test)]

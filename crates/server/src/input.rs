@@ -13,6 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use onceward_core::record::Payload;
+use onceward_engine::EngineError;
 use onceward_store::Content;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -52,14 +53,25 @@ impl<T: DeserializeOwned> FromRequest<App> for Given<T> {
     }
 }
 
-/// Other kinds can be sent by any web page to a server on the same machine, without asking.
-fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if kind.eq_ignore_ascii_case("application/json") {
+/// Neither this kind nor that of bytes can be sent by a web page to a server on the same machine without asking; others can.
+pub(crate) fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
+    if is_kind(headers, "application/json") {
         return Ok(());
     }
     Err(Problem::new(415, "not_json", "send Content-Type: application/json"))
+}
+
+/// For a body that is taken as it is.
+pub fn must_be_bytes(headers: &HeaderMap) -> Result<(), Problem> {
+    if is_kind(headers, "application/octet-stream") {
+        return Ok(());
+    }
+    Err(Problem::new(415, "not_bytes", "send Content-Type: application/octet-stream"))
+}
+
+fn is_kind(headers: &HeaderMap, wanted: &str) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
 }
 
 async fn read(mut body: Body, most: usize, mut room: impl FnMut(usize) -> bool) -> Result<Vec<u8>, Problem> {
@@ -147,6 +159,35 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for CallsOf<T> {
         }
         while list.next_element::<IgnoredAny>()?.is_some() {}
         Ok(Calls(calls))
+    }
+}
+
+/// JSON of any shape that a caller brings. What is larger than may be is not even taken apart: in memory it would be many times as large.
+#[derive(Debug)]
+pub(crate) struct Small<T>(Option<T>);
+
+/// Twice as much as the engine takes, which counts without the spaces.
+const LARGEST: usize = 2 << 20;
+
+impl<T: Default> Default for Small<T> {
+    fn default() -> Self {
+        Self(Some(T::default()))
+    }
+}
+
+impl<T> Small<T> {
+    pub(crate) fn open(self) -> Result<T, Problem> {
+        self.0.ok_or_else(|| EngineError::TooLarge { most: LARGEST / 2 }.into())
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Small<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(from)?.get();
+        if text.len() > LARGEST {
+            return Ok(Self(None));
+        }
+        serde_json::from_str(text).map(|value| Self(Some(value))).map_err(serde::de::Error::custom)
     }
 }
 

@@ -198,6 +198,18 @@ mod tests {
         serde_json::to_string(&InBatch(&report)).expect("JSON")
     }
 
+    /// Alone it stands in the header, among others with each.
+    #[test]
+    fn a_report_stands_in_the_trace_of_its_job() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let report =
+            Report { execution: "a.1".to_owned(), token: 1, verdict: Verdict::Finish, traceparent: Some(trace.into()) };
+        let batch = serde_json::to_value(InBatch(&report)).expect("JSON");
+        assert_eq!(batch["traceparent"], trace);
+        let ask = alone(&report).expect("JSON");
+        assert_eq!((ask.traceparent.as_deref(), &*ask.body), (Some(trace), &b"{\"token\":1}"[..]));
+    }
+
     #[test]
     fn a_report_is_written_as_the_interface_says() {
         let result = Payload::json(&[1]).expect("JSON");

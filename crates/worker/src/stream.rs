@@ -65,7 +65,8 @@ impl Client {
 impl Stream {
     /// The next entry, as soon as there is one. An error ends it, but for one that may pass: then it may be asked again.
     pub async fn next(&mut self) -> Result<Entry, ClientError> {
-        let until = Instant::now() + self.client.patience.retries;
+        // From the first failure on: quiet hours before it are no reason to give up.
+        let mut until = None;
         loop {
             let error = match self.try_next().await {
                 Ok(Some(entry)) => {
@@ -80,6 +81,7 @@ impl Stream {
             };
             self.open = None;
             let pause = self.backoff.pause();
+            let until = *until.get_or_insert_with(|| Instant::now() + self.client.patience.retries);
             match error {
                 Some(error) if Instant::now() + pause > until => return Err(error),
                 _ => tokio::time::sleep(pause).await,

@@ -54,6 +54,34 @@ fn a_killed_supervisor_takes_the_program_with_it() {
     assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_9".into()));
 }
 
+/// A supervisor that is told to end goes on: without it nobody would find the program's family when the job is to stop.
+#[test]
+fn a_supervisor_minds_no_signal_but_its_workers_word() {
+    let stage = Stage::new("minding");
+    let pipe = stage.pipe("up");
+    let id = stage.job(&with_a_family(&pipe).replace("echo up", "echo $PPID"));
+    let _worker = stage.work(&["--lease", "900ms", "--kill-after", "50ms"]);
+    let mut heard = pipe.read();
+    let supervisor: i32 = heard.line().parse().expect("a process");
+    let supervisor = rustix::process::Pid::from_raw(supervisor).expect("a process");
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        rustix::process::kill_process(supervisor, signal).expect("it runs");
+    }
+    stage.fire(id, "cancel");
+    assert_eq!(heard.until_all_are_gone(), "");
+    assert_eq!(stage.until(id, "CANCELLED").field("code"), "yielded");
+}
+
+/// The verdict is the program's, though the supervisor minds the signal that ended it.
+#[test]
+fn a_program_that_dies_of_a_signal_is_told_of_as_such() {
+    let stage = Stage::new("died");
+    let id = stage.job("if [ $ONCEWARD_ATTEMPT = 1 ]; then kill -TERM $$; fi; echo fine");
+    let _worker = stage.work(&[]);
+    let record = stage.until(id, "DONE");
+    assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_15".into()));
+}
+
 #[test]
 fn a_job_that_is_to_stop_stops_its_program_and_its_children() {
     let stage = Stage::new("cancelled");

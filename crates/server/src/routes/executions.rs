@@ -18,10 +18,10 @@ use utoipa_axum::routes;
 use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{At, Calls, Given, Object, from_base64};
+use crate::input::{At, Calls, Given, Object, Small, from_base64};
 use crate::observe;
 use crate::problem::{self, Problem};
-use crate::shape::{EffectShape, ExecutionShape, RecordShape, of_bytes, ok};
+use crate::shape::{EffectShape, ExecutionShape, RecordShape, is_bytes, of_bytes, ok};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(get)).routes(routes!(report)).routes(routes!(report_batch))
@@ -72,7 +72,7 @@ pub(crate) struct NewReport {
     /// Of a commit: any JSON, or as the lifecycle declares it.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
-    result: Option<Json>,
+    result: Option<Small<Json>>,
     /// Of a commit: bytes in place of JSON.
     #[serde(default)]
     #[schema(content_encoding = "base64")]
@@ -123,8 +123,11 @@ fn length(ms: u64) -> Duration {
     Duration::from_micros(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000))
 }
 
-fn result(json: Option<Json>, base64: Option<&str>) -> Result<Json, Problem> {
-    match (json, base64) {
+fn result(json: Option<Small<Json>>, base64: Option<&str>) -> Result<Json, Problem> {
+    match (json.map(Small::open).transpose()?, base64) {
+        (Some(json), _) if is_bytes(&json) => {
+            Err(Problem::bad_input("an object with nothing but `$base64` is how bytes are kept: give result_base64"))
+        }
         (Some(_), Some(_)) => Err(Problem::bad_input("give result or result_base64, not both")),
         (json, None) => Ok(json.unwrap_or_default()),
         (None, Some(text)) => from_base64(text, "result_base64").map(|_| of_bytes(text)),
@@ -248,7 +251,7 @@ pub(crate) struct ReportOf {
     token: u64,
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
-    result: Option<Json>,
+    result: Option<Small<Json>>,
     #[serde(default)]
     #[schema(content_encoding = "base64")]
     result_base64: Option<String>,
@@ -332,7 +335,8 @@ async fn report_batch(
     for (at, answer) in ids.iter().zip(answers) {
         known.push(match answer {
             Ok(answer) => Known::of(&app, &caller.actor, *at, answer).await,
-            Err(problem) => Err(with_effect(&app, &caller.actor, at.record, problem).await),
+            // Of an effect that won only whose it is: a thousand times the whole of it would be asked for with a few bytes.
+            Err(problem) => Err(problem),
         });
     }
     let results = ids.iter().zip(&known).map(|(at, known)| ReportedOne::of(*at, known));

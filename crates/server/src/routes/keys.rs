@@ -104,7 +104,7 @@ pub(crate) struct NewKeyShape<'a> {
 pub(crate) struct KeysShape<'a> {
     keys: Vec<KeyShape<'a>>,
     /// The `cursor` of the next page.
-    next: Option<&'a str>,
+    next: Option<String>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -115,8 +115,13 @@ pub(crate) struct Page {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The `next` of the page before.
-    #[param(pattern = "^[0-9a-f]{16}$")]
+    #[param(pattern = "^[0-9]{1,18}-[0-9a-f]{16}$")]
     cursor: Option<String>,
+}
+
+/// Where a key stands among all.
+fn place(key: &ApiKey) -> (i64, &str) {
+    (key.created_at.micros(), &key.id)
 }
 
 /// Make a key
@@ -144,17 +149,20 @@ async fn create(State(app): State<App>, caller: Caller, Given(asked): Given<Crea
     responses((status = 200, description = "A page of them.", body = KeysShape)))]
 async fn list(State(app): State<App>, caller: Caller, Asked(page): Asked<Page>) -> Result<Response, Problem> {
     let most = limit(page.limit)?;
-    let keys = app.engine().keys().list(&caller.actor).await?;
-    let from = match &page.cursor {
-        None => 0,
-        Some(last) => match keys.iter().position(|key| *key.id == **last) {
-            Some(at) => at + 1,
-            None => return Err(Problem::bad_input("`cursor` is the `next` of the page before")),
-        },
-    };
-    let shown: Vec<KeyShape<'_>> = keys.iter().skip(from).take(most).map(KeyShape::of).collect();
-    let next = if from + shown.len() < keys.len() { shown.last().map(|key| key.id) } else { None };
-    ok(&KeysShape { keys: shown, next })
+    let mut keys = app.engine().keys().list(&caller.actor).await?;
+    keys.sort_by(|one, other| place(one).cmp(&place(other)));
+    // The key itself may be forgotten meanwhile; its place is not.
+    let from =
+        match page.cursor.as_deref().map(|text| text.split_once('-').and_then(|(at, id)| Some((at.parse().ok()?, id))))
+        {
+            None => 0,
+            Some(Some(last)) => keys.partition_point(|key| place(key) <= last),
+            Some(None) => return Err(Problem::bad_input("`cursor` is the `next` of the page before")),
+        };
+    let page = keys.iter().skip(from).take(most);
+    let next = keys.get(from.saturating_add(most).saturating_sub(1)).filter(|_| from.saturating_add(most) < keys.len());
+    let next = next.map(|last| format!("{}-{}", last.created_at.micros(), last.id));
+    ok(&KeysShape { keys: page.map(KeyShape::of).collect(), next })
 }
 
 /// Revoke a key

@@ -28,8 +28,14 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(lease))
 }
 
+/// Characters of a worker's name.
+const WORKER: usize = 1_000;
+
 /// Lifecycles that one worker may name.
 const LIFECYCLES: usize = 100;
+
+/// Bytes of payloads that come along with one answer, of all jobs together; the others are fetched like large ones.
+const INLINE_ALL: u64 = 16 << 20;
 
 /// A lease is at most a day long.
 const LONGEST_LEASE_MS: u64 = 86_400_000;
@@ -82,6 +88,10 @@ impl NewLease {
             Some(ms @ 1..=LONGEST_LEASE_MS) => Some(Length::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
             Some(_) => return Err(Problem::bad_input("`lease_ms` is from 1 to a day")),
         };
+        // Before there is a job to be refused: else a name that is too long would do until then.
+        if self.worker.chars().count() > WORKER {
+            return Err(Problem::bad_input(format!("`worker` has at most {WORKER} characters")));
+        }
         let wait = input::wait(app, self.wait_ms)?;
         if self.again == Some(true) && key.is_none() {
             return Err(Problem::bad_input("`again` goes with the Idempotency-Key of the call before"));
@@ -219,11 +229,17 @@ async fn are_there(app: &App, wanted: &Wanted) -> Result<(), Problem> {
 /// The payloads that come along.
 async fn contents(app: &App, leased: &[Leased]) -> Result<Vec<Option<Arc<[u8]>>>, Problem> {
     let most = app.settings().inline_payload;
-    let inline = |leased: &Leased| leased.record.payload.filter(|payload| payload.bytes <= most);
-    let wanted: Vec<[u8; 32]> = leased.iter().filter_map(inline).map(|payload| payload.sha256).collect();
+    let mut room = INLINE_ALL;
+    let mut inline = |leased: &Leased| {
+        let payload = leased.record.payload.filter(|payload| payload.bytes <= most.min(room))?;
+        room -= payload.bytes;
+        Some(payload.sha256)
+    };
+    let inline: Vec<Option<[u8; 32]>> = leased.iter().map(|leased| inline(leased)).collect();
+    let wanted: Vec<[u8; 32]> = inline.iter().copied().flatten().collect();
     if wanted.is_empty() {
         return Ok(vec![None; leased.len()]);
     }
     let mut found = app.engine().store().contents(&wanted).await?.into_iter();
-    Ok(leased.iter().map(|leased| inline(leased).and_then(|_| found.next().flatten())).collect())
+    Ok(inline.iter().map(|inline| inline.and_then(|_| found.next().flatten())).collect())
 }

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Object};
+use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Object, Small};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, ok};
@@ -36,7 +36,7 @@ pub(crate) struct NewRecord {
     /// By name; those that the lifecycle takes from a caller.
     #[serde(default)]
     #[schema(value_type = Object)]
-    fields: Map<String, Json>,
+    fields: Small<Map<String, Json>>,
     /// Any JSON. It is kept as it is written here, byte for byte; null is none.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
@@ -60,7 +60,8 @@ impl NewRecord {
         let content = input::content(self.payload, self.payload_base64.as_deref())?;
         let payload = content.as_ref().map(|content| content.payload);
         let owner = self.owner.map(Into::into);
-        let create = Create { lifecycle: lifecycle.into(), id: self.id, owner, fields: self.fields, payload };
+        let fields = self.fields.open()?;
+        let create = Create { lifecycle: lifecycle.into(), id: self.id, owner, fields, payload };
         let submission =
             Submission { contents: content.into_iter().collect(), ..Submission::new(actor, Call::Create(create)) }
                 .traced(observe::trace());

@@ -1,9 +1,11 @@
 //! One program from its start to its verdict. Whoever drops this drops the line to the supervisor, and with it the program.
 
-use std::process::Stdio;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
@@ -21,6 +23,9 @@ const LARGEST_RESULT: usize = 1 << 20;
 
 /// One value of the environment must fit into what the kernel takes, 128 KB.
 const LARGEST_FIELDS: usize = 100 << 10;
+
+/// Between a program and a worker that were told to end by the same signal.
+const HEARD: Duration = Duration::from_millis(300);
 
 /// For what a program that has ended still has in its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -47,7 +52,8 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
         return yielded();
     };
     let mut line = Lifeline(stdin);
-    let payload = job.payload().cloned().map(Payload::into_bytes).unwrap_or_default();
+    let as_bytes = if commands.raw { Payload::into_raw } else { Payload::into_bytes };
+    let payload = job.payload().cloned().map(as_bytes).unwrap_or_default();
     // Should it not be heard, the program has ended already, and how is told below.
     let _ = line.send_payload(&payload).await;
     drop(payload);
@@ -134,8 +140,20 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
             let message = format!("the result has more than {LARGEST_RESULT} bytes");
             Verdict::Failed(Failure::terminal("SIZE_EXCEEDED", message))
         }
+        (None, Ok(status)) if is_told_to_end(status) && closes_soon(job).await => yielded(),
         (None, Ok(status)) => verdict::of(status, output, &last),
     }
+}
+
+/// As by whoever ends the worker, too, and all that is beside it: a service manager, or a terminal that closes.
+fn is_told_to_end(status: ExitStatus) -> bool {
+    let told = [Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
+    status.signal().is_some_and(|signal| told.contains(&signal))
+}
+
+/// The program may have heard it first.
+async fn closes_soon(job: &Job) -> bool {
+    tokio::time::timeout(HEARD, job.stopped()).await.is_ok()
 }
 
 /// Shown before each line that the program complains with: enough to tell one job from another.

@@ -14,6 +14,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
+use tokio::runtime::Runtime;
+use tokio::signal;
+use tokio::signal::unix::SignalKind;
 
 use crate::command::lifeline::{self, Word};
 use crate::command::worker::Launcher;
@@ -43,6 +46,8 @@ enum News {
 /// Run a program under supervision: `execute` starts what calls [`execute`]; `command` is the program with its arguments. Ends as
 /// the program ends.
 pub fn supervise(execute: &Launcher, command: &[OsString]) -> ExitCode {
+    // Kept to the end: dropped, it would be as if it had never been.
+    let _minded = mind_signals();
     #[cfg(target_os = "linux")]
     // Whatever the program leaves behind becomes a child of this process, and can be found.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
@@ -62,6 +67,24 @@ pub fn supervise(execute: &Launcher, command: &[OsString]) -> ExitCode {
     let ended = until_it_ends(pid, &heard);
     sweep(pid);
     end_like(ended)
+}
+
+/// Signals that end a process, and are sent to whole groups and units of them. This one ends when the program has, or the worker says so:
+/// should it be gone before, nobody would find what the program has left behind.
+const MINDED: [(Signal, SignalKind); 4] = [
+    (Signal::TERM, SignalKind::terminate()),
+    (Signal::INT, SignalKind::interrupt()),
+    (Signal::HUP, SignalKind::hangup()),
+    (Signal::QUIT, SignalKind::quit()),
+];
+
+/// From here on they do nothing to this process. The program has them as usual: what is minded is forgotten when a process becomes another.
+fn mind_signals() -> Option<(Runtime, Vec<signal::unix::Signal>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().ok()?;
+    let entered = runtime.enter();
+    let minded = MINDED.iter().filter_map(|(_, kind)| signal::unix::signal(*kind).ok()).collect();
+    drop(entered);
+    Some((runtime, minded))
 }
 
 fn start(execute: &Launcher, command: &[OsString]) -> io::Result<(Child, ChildStdin)> {
@@ -182,6 +205,11 @@ fn end_like(ended: Ended) -> ExitCode {
     // The program has left its core, if any was wanted.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    if MINDED.iter().any(|(minded, _)| *minded == signal) {
+        // It does nothing to this process; to the one that it becomes, it does.
+        let number = signal.as_raw().to_string();
+        let _ = Command::new("/bin/sh").args(["-c", "ulimit -c 0; kill -$0 $$; kill -9 $$", &number]).exec();
+    }
     // Twice: the first may meet a handler that only takes itself away.
     for signal in [signal, signal, Signal::KILL] {
         let _ = rustix::process::kill_process(rustix::process::getpid(), signal);

@@ -84,7 +84,13 @@ impl Drop for Running {
 impl Keeper {
     pub(crate) async fn keep(self, leased: Leased, received: Instant, mut heard: watch::Receiver<Phase>) {
         let held = Arc::new(Held::new(&leased, self.reporter.clone(), received));
-        let end = match self.payload(&leased, &held).await {
+        let fetched = tokio::select! {
+            biased;
+            fetched = self.payload(&leased, &held) => fetched,
+            // Not begun, so nothing is lost by giving it back.
+            () = closes(&heard) => return report(&held, Verdict::Yield, &heard).await,
+        };
+        let end = match fetched {
             Ok(payload) => self.run(leased, payload, &held, &mut heard).await,
             Err(error) => {
                 tracing::warn!(execution = &*held.execution, %error, "cannot fetch the payload: given back");
@@ -92,10 +98,36 @@ impl Keeper {
             }
         };
         match end {
-            End::Report(verdict) => report(&held, verdict, &heard).await,
+            End::Report(verdict) => tokio::select! {
+                biased;
+                () = report(&held, verdict, &heard) => {}
+                () = self.beat_on(&held) => {}
+            },
             End::Lost(why) => {
                 tracing::warn!(execution = &*held.execution, why, "the lease is lost: the work was dropped");
             }
+        }
+    }
+
+    /// Keeps the lease while the result is on its way, which a server in trouble may turn away for longer than is left of it. Never ends.
+    async fn beat_on(&self, held: &Held) {
+        let beat = (held.length / BEATS).max(FASTEST);
+        let mut backoff = Backoff::default();
+        let mut next = (held.gone() + beat).checked_sub(held.length).unwrap_or_else(Instant::now);
+        loop {
+            tokio::time::sleep_until(next).await;
+            let sent = Instant::now();
+            let heartbeat = held.about(Verdict::Heartbeat { lease: self.lease });
+            next = match self.reporter.file(heartbeat, Some(beat.max(SHORTEST_WAIT))).await {
+                Ok(_) => {
+                    backoff.reset();
+                    held.prolong(sent);
+                    sent + beat
+                }
+                // The report has come first, or it will hear the same.
+                Err(error) if is_lost(&error) => return std::future::pending().await,
+                Err(error) => Instant::now() + error.retry_after().unwrap_or_else(|| backoff.pause()).min(beat),
+            };
         }
     }
 
@@ -193,6 +225,12 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Comes when the worker takes no more jobs.
+async fn closes(heard: &watch::Receiver<Phase>) {
+    // Its sender lives as long as the worker's loop, which waits for this.
+    let _ = heard.clone().wait_for(|phase| *phase != Phase::Working).await;
 }
 
 fn verdict(held: &Held, ended: Result<Done, JoinError>) -> Verdict {

@@ -292,10 +292,11 @@ impl Turn {
         let until = Instant::now() + TAKING_BACK;
         let mut backoff = Backoff::default();
         let leased = loop {
-            match self.keeper.client.lease_once(&call).await {
-                Ok(leased) => break leased,
-                Err(error) if error.may_pass() && Instant::now() < until => tokio::time::sleep(backoff.pause()).await,
-                Err(_) => return,
+            // A server that hangs is not waited for: the leases run out.
+            match tokio::time::timeout_at(until, self.keeper.client.lease_once(&call)).await {
+                Ok(Ok(leased)) => break leased,
+                Ok(Err(error)) if error.may_pass() => tokio::time::sleep(backoff.pause()).await,
+                Ok(Err(_)) | Err(_) => return,
             }
         };
         for job in leased {
