@@ -11,7 +11,7 @@ use onceward_engine::{Checks, Config, Engine, EngineError, Leased, Submission, W
 use onceward_store::{Clock, ListQuery, Store, StoreError};
 use onceward_system_image::{Guard, checks};
 use onceward_testkit::random::Chance;
-use onceward_testkit::{operator, systems, user, user_with, worker};
+use onceward_testkit::{operator, systems, user_with, worker};
 use serde_json::{Map, Value as Json, json};
 
 pub(crate) const USERS: [&str; 3] = ["ann", "bea", "cyd"];
@@ -120,11 +120,8 @@ impl<S: Store + 'static> House<S> {
                     self.submit(report).await;
                 }
             }
-            15 => self.event("block", &user_with("mo", &["moderator"])).await,
-            16 => {
-                let owner = user(self.chance.word(&USERS));
-                self.event("replay", &owner).await;
-            }
+            15 => self.block().await,
+            16 => self.replay().await,
             17 | 18 => {
                 let seconds = self.chance.between(1, 70);
                 self.clock.set(self.clock.now().checked_add(Duration::from_secs(seconds)).expect("a time"));
@@ -162,10 +159,25 @@ impl<S: Store + 'static> House<S> {
         Some(Submission::new(&worker("bob"), call))
     }
 
-    async fn event(&mut self, event: &str, by: &Actor) {
+    /// Most often what waits; it may be anything.
+    async fn block(&mut self) {
+        let Some(job) = self.one_of("queued").await else { return };
+        self.submit(fire(job.id, "block", &user_with("mo", &["moderator"]))).await;
+    }
+
+    /// By its owner, or by somebody whom it does not concern.
+    async fn replay(&mut self) {
+        let Some(job) = self.one_of("dead_letter").await else { return };
+        let owner = if self.chance.yes(80) { job.owner.to_string() } else { self.chance.word(&USERS).to_owned() };
+        self.submit(fire(job.id, "replay", &user_with(&owner, &["user"]))).await;
+    }
+
+    /// A job in this state, where there is one.
+    async fn one_of(&mut self, state: &str) -> Option<Arc<Record>> {
         let jobs = self.records("image.job").await;
-        let Some(record) = self.chance.pick(&jobs).map(|job| job.id) else { return };
-        self.submit(fire(record, event, by)).await;
+        let fit: Vec<_> = jobs.iter().filter(|job| **job.state_name() == *state).cloned().collect();
+        let from = if fit.is_empty() || self.chance.yes(10) { jobs } else { fit };
+        self.chance.pick(&from).cloned()
     }
 
     /// It may be refused, and the store may fail; but the engine goes on.
