@@ -138,10 +138,8 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, body).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM);
-        if let Some(wait) = self.retry_after {
-            if let Ok(seconds) = HeaderValue::from_str(&seconds(wait).to_string()) {
-                response.headers_mut().insert(header::RETRY_AFTER, seconds);
-            }
+        if let Some(Ok(seconds)) = self.retry_after.map(|wait| HeaderValue::from_str(&seconds(wait).to_string())) {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         response
     }

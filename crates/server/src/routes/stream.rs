@@ -58,7 +58,7 @@ pub(crate) struct Following {
 #[derive(Debug, ToSchema)]
 #[schema(as = StreamEvent)]
 #[expect(dead_code, reason = "its shape stands in the contract")]
-pub(crate) struct Event {
+pub(crate) struct Told {
     /// A place in the log.
     #[schema(pattern = "^[0-9]+$")]
     id: Option<String>,
@@ -77,7 +77,7 @@ pub(crate) struct Event {
     get, path = "/v1/stream", tag = "log",
     params(Following, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{1,18}$", description = "The place after which to go on")),
     responses(
-        (status = 200, description = "Entries, as they come: each event has these fields", body = Event, content_type = "text/event-stream"),
+        (status = 200, description = "Entries, as they come: each event has these fields", body = Told, content_type = "text/event-stream"),
         (status = 409, description = "The log does not reach that far", body = problem::Shape, content_type = "application/problem+json"),
         (status = 410, description = "Pruned", body = problem::Shape, content_type = "application/problem+json"),
     )
