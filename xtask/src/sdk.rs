@@ -109,7 +109,7 @@ impl Tools {
         let tsc = self.typescript.join("node_modules/typescript/bin/tsc");
         quiet(self.in_node(&self.node.to_string_lossy()).arg(tsc))?;
         let mut test = self.in_node(&self.node.to_string_lossy());
-        let tests = ["client", "worker", "keys", "kill", "trouble"].map(|name| format!("built/test/{name}.test.js"));
+        let tests = ["client", "worker", "trouble", "keys", "kill"].map(|name| format!("built/test/{name}.test.js"));
         let told = quiet(test.args(["--test", "--test-reporter=tap"]).args(tests))?;
         number_after(&told, "# pass ").context("the tests of sdk/typescript tell no count")
     }
@@ -119,7 +119,6 @@ impl Tools {
         let postgres = Postgres::start(&self.programs)?;
         let mut driver = self.in_python(&tree::root().join("sdk/tests"));
         driver.args(["killing.py", "--db", "sqlite", "--db", &postgres.url]).arg("--node").arg(&self.node);
-        driver.env("ONCEWARD_TOILER", self.programs.join("examples/toiler"));
         shell::run(driver.args(words))
     }
 

@@ -19,7 +19,7 @@ use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
 use crate::keys::KeyDesk;
 use crate::leasing::{self, Desk, Leased, Wanted};
-use crate::objects::Objects;
+use crate::objects::{Arriving, Objects};
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
 use crate::roll::Roll;
@@ -101,6 +101,11 @@ impl<S: Store + 'static> Engine<S> {
     /// Where large payloads are, if they are not in the database: to bring one piece by piece, before its record is made.
     pub fn objects(&self) -> Option<&Objects> {
         self.shared.config.objects.as_ref()
+    }
+
+    /// Begin to take in the payload of a record that is made when all of it is there: [`Submission::carrying`].
+    pub fn arriving(&self) -> Arriving {
+        Arriving::new(self.shared.config.objects.clone())
     }
 
     /// Check lifecycle files and take them in.

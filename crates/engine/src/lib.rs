@@ -98,7 +98,9 @@ pub use leasing::{Leased, Wanted};
 pub use ledger::{AccountStatement, Line, Onward};
 pub use lifecycles::version_of;
 pub use moving::{Left, MOST_MOVED, MovePlan, Moved, Moving};
-pub use objects::{Collected, LARGE, ObjectError, ObjectWriter, Objects, PayloadReader, collect, verify_objects};
+pub use objects::{
+    Arrived, Arriving, Collected, LARGE, ObjectError, ObjectWriter, Objects, PayloadReader, collect, verify_objects,
+};
 pub use once::Once;
 pub use prune::{PruneOptions, Pruned, prune};
 pub use queue::{Answer, Submission};

@@ -1,5 +1,5 @@
 //! The binary. One file a subcommand; what they share is how files are read (`files`), which lifecycles ship with it
-//! (`shipped`), which database or server is meant (`database`, `remote`), how answers are printed (`answer`, `table`) and how far it
+//! (`shipped`) and what they add to the server (`parts`), which database or server is meant (`database`, `remote`), how answers are printed (`answer`, `table`) and how far it
 //! is (`bar`).
 
 mod answer;
@@ -20,6 +20,7 @@ mod logging;
 mod migrate;
 mod new;
 mod objects;
+mod parts;
 mod prune;
 mod remote;
 mod serve;

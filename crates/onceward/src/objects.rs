@@ -9,7 +9,7 @@ use crate::database::Database;
 /// As `--objects` names it.
 #[derive(Args)]
 pub(crate) struct Kept {
-    /// Where payloads of more than 64 KB are: a folder, or a bucket that speaks S3 as s3://BUCKET/PREFIX, with the usual AWS_… variables.
+    /// Where payloads of more than 64 KB are: a folder, or a bucket that speaks S3 as `s3://BUCKET/PREFIX`, with the usual AWS_… variables.
     /// A database file has its own folder beside it, as FILE.objects. With PostgreSQL they stand in the database unless a place is named,
     /// which all processes must share; docs/payloads.md tells more
     #[arg(long, env = "ONCEWARD_OBJECTS", value_name = "URL|FOLDER")]
@@ -17,10 +17,18 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    fn name(&self) -> Option<&str> {
+        // A variable that is set to nothing is none.
+        self.objects.as_deref().filter(|url| !url.is_empty())
+    }
+
+    pub(crate) fn is_named(&self) -> bool {
+        self.name().is_some()
+    }
+
     /// The place that was named, where one was; it was asked whether it lets us in.
     pub(crate) async fn named(&self) -> Result<Option<Objects>> {
-        // A variable that is set to nothing is none.
-        match self.objects.as_deref().filter(|url| !url.is_empty()) {
+        match self.name() {
             Some(url) => Ok(Some(Objects::open(url).await?)),
             None => Ok(None),
         }

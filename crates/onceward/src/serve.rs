@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use onceward_engine::{Config, Engine, Http, Objects};
+use onceward_engine::{Checks, Config, Engine, Http, Objects};
 use onceward_server::{Observe, Settings};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -20,7 +20,9 @@ use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
 use crate::logging::{self, LogFormat};
 use crate::objects::Kept;
+use crate::parts::parts;
 
+mod image;
 mod loading;
 mod traces;
 
@@ -65,6 +67,8 @@ pub(crate) struct Serve {
     /// Where traces go: a collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp: Option<String>,
+    #[command(flatten, next_help_heading = "Image")]
+    image: image::Image,
 }
 
 /// Where the records live.
@@ -99,11 +103,12 @@ impl Serve {
         }
         logging::start(self.log_format)?;
         // Before anything is opened: what is wrong with the files is told without a database.
-        let Some(loading) = loading::read(&self.lifecycles, &Config::default().checks)? else {
+        let (checks, image) = self.image.ready(Config::default().checks)?;
+        let Some(loading) = loading::read(&self.lifecycles, &checks, &self.without())? else {
             return Ok(Outcome::Wanting);
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let done = runtime.block_on(self.serve(&loading));
+        let done = runtime.block_on(self.serve(&loading, checks, image));
         match done {
             Err(error) => match error.downcast_ref() {
                 Some(StoreError::Locked { .. } | StoreError::TooNew { .. } | StoreError::TooOld { .. }) => {
@@ -138,7 +143,7 @@ impl Serve {
     }
 
     /// Wanting, too, where the database does not take the lifecycles; that was shown.
-    async fn serve(&self, loading: &loading::Loading) -> Result<Outcome> {
+    async fn serve(&self, loading: &loading::Loading, checks: Checks, image: image::Ready) -> Result<Outcome> {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
@@ -150,7 +155,8 @@ impl Serve {
         let (store, passing) = self.open().await?;
         let objects = named.or_else(|| self.beside(passing.as_ref()).map(Objects::folder));
         let observe = self.observe()?;
-        let config = Config { result_bytes: RESULT_BYTES, spans: observe.spans(), objects, ..Config::default() };
+        let spans = observe.spans();
+        let config = Config { result_bytes: RESULT_BYTES, spans, objects, checks, ..Config::default() };
         let engine = Engine::open(store, config);
         if !loading.define(&engine).await? {
             engine.close().await;
@@ -162,6 +168,9 @@ impl Serve {
             return Ok(Outcome::Wanting);
         }
         engine.deliver(Http::default(), POSTED_AT_ONCE);
+        if loading.names.iter().any(|name| name == "image.job") {
+            image.open(&engine);
+        }
         say(&self.greeting(listener.local_addr()?, loading, keyed))?;
         let stop = async move {
             tokio::select! {
@@ -184,7 +193,7 @@ impl Serve {
         let connections = usual.connections.min(file_handles());
         let settings =
             Settings { connections, observe: Arc::clone(&observe), requests_per_second: self.rate_limit, ..usual };
-        onceward_server::serve(listener, engine, settings, Vec::new(), stop).await?;
+        onceward_server::serve(listener, engine, settings, parts(), stop).await?;
         // The last spans are on their way still.
         tokio::task::spawn_blocking(move || observe.close()).await?;
         Ok(Outcome::Done)
@@ -213,6 +222,16 @@ impl Serve {
                 let store = SqliteStore::open(passing.0.join("onceward.db"), Clock::machine()).with_context(name)?;
                 Ok((AnyStore::Sqlite(store), Some(passing)))
             }
+        }
+    }
+
+    /// Systems that lack something here, each with what it lacks.
+    fn without(&self) -> Vec<(&'static str, &'static str)> {
+        match (&self.db, self.objects.is_named()) {
+            (Place::Kept(Database::Postgres(_)), false) => {
+                vec![("image", "there is no place for pictures: name one with --objects")]
+            }
+            _ => Vec::new(),
         }
     }
 

@@ -53,14 +53,25 @@ impl<T: DeserializeOwned> FromRequest<App> for Given<T> {
     }
 }
 
-/// Other kinds can be sent by any web page to a server on the same machine, without asking.
-fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if kind.eq_ignore_ascii_case("application/json") {
+/// Neither this kind nor that of bytes can be sent by a web page to a server on the same machine without asking; others can.
+pub(crate) fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
+    if is_kind(headers, "application/json") {
         return Ok(());
     }
     Err(Problem::new(415, "not_json", "send Content-Type: application/json"))
+}
+
+/// For a body that is taken as it is.
+pub fn must_be_bytes(headers: &HeaderMap) -> Result<(), Problem> {
+    if is_kind(headers, "application/octet-stream") {
+        return Ok(());
+    }
+    Err(Problem::new(415, "not_bytes", "send Content-Type: application/octet-stream"))
+}
+
+fn is_kind(headers: &HeaderMap, wanted: &str) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
 }
 
 async fn read(mut body: Body, most: usize, mut room: impl FnMut(usize) -> bool) -> Result<Vec<u8>, Problem> {

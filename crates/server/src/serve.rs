@@ -34,8 +34,8 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Connections for which there is no room, and which are told so at the same time; others are closed without a word.
 const TURNED_AWAY: usize = 64;
 
-/// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work is told that there is none,
-/// streams end, and the engine is closed.
+/// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work
+/// is told that there is none, streams end, and the engine is closed.
 pub async fn serve(
     listener: TcpListener,
     engine: Engine<AnyStore>,
@@ -50,8 +50,9 @@ pub async fn serve(
         return Err(io::Error::other("there are no keys, and others than this machine could come: make one first"));
     }
     let unhurried = parts.iter().flat_map(|part| part.unhurried.iter().copied()).collect();
+    let bytes = parts.iter().flat_map(|part| part.bytes.iter().copied()).collect();
     let (routes, api) = openapi::with(parts);
-    let app = App::new(engine, settings, openapi::text(&api), unhurried);
+    let app = App::new(engine, settings, openapi::text(&api), unhurried, bytes);
     let places = Arc::new(Semaphore::new(app.settings().connections.min(Semaphore::MAX_PERMITS)));
     let door = Door { router: around(routes, app.clone()), app: app.clone() };
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));

@@ -1,20 +1,29 @@
-"""A server in trouble for a moment, played by a proxy before a real one: workers go on, and lose nothing."""
+"""Answers that a server gives rarely: full, broken, late, lost. Another server stands between, which gives them when it should."""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
+import queue
+import socket
 import threading
+import time
 import unittest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from onceward import Client, Job, Worker
+from onceward import Client, Fail, Job, New, Problem, Record, Retry, Unreachable, Worker
+from onceward.dialing import Call
+from onceward.transport import Transport
 
+from .between import Asked, Between, Play, Said, trouble
 from .serving import DEADLINE, TASK, Server, until
 
 server: Server
+
+#: Longer than any test: a lease that is kept by nobody who counts it as fresh.
+LONG = 3600.0
 
 
 def setUpModule() -> None:
@@ -26,145 +35,383 @@ def tearDownModule() -> None:
     server.close()
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Proxy
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        trouble = self.server.trouble(self.path)
-        if trouble is not None:
-            problem = {"type": "about:blank", "title": "trouble", "status": trouble, "code": "internal", "detail": "for a moment"}
-            self.answer(trouble, "application/problem+json", json.dumps(problem).encode())
-            return
-        with self.server.passing:
-            connection = http.client.HTTPConnection(self.server.to, timeout=DEADLINE)
-            headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
-            connection.request("POST", self.path, body, headers)
-            response = connection.getresponse()
-            said = response.read()
-            connection.close()
-        self.server.passed(self.path)
-        # Whoever asked may have gone away.
-        with contextlib.suppress(OSError):
-            self.answer(response.status, response.headers["Content-Type"], said)
-
-    def answer(self, status: int, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-class Passing:
-    """How many calls are passed on just now."""
-
-    def __init__(self) -> None:
-        self._count, self._change = 0, threading.Condition()
-
-    def __enter__(self) -> None:
-        with self._change:
-            self._count += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._change:
-            self._count -= 1
-            self._change.notify_all()
-
-    def wait(self) -> None:
-        with self._change:
-            self._change.wait_for(lambda: self._count == 0, DEADLINE)
-
-
-class Proxy(ThreadingHTTPServer):
-    """Answers calls whose path has the word with these statuses, one after the other; then it passes them on."""
-
-    daemon_threads = True
-
-    def __init__(self, to: str, word: str, *statuses: int) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.to = to.removeprefix("http://")
-        self.word, self.statuses, self._lock = word, [*statuses], threading.Lock()
-        #: Set when a call was passed on after the trouble.
-        self.over = threading.Event()
-        self.passing = Passing()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    def trouble(self, path: str) -> int | None:
-        with self._lock:
-            return self.statuses.pop(0) if self.word in path and self.statuses else None
-
-    def passed(self, path: str) -> None:
-        if self.word in path and not self.statuses:
-            self.over.set()
-
-
 class Trouble(unittest.TestCase):
     def setUp(self) -> None:
         self.client = Client(server.url)
         self.addCleanup(self.client.close)
 
-    def work(self, proxy: Proxy, handler: Any, attempt: int = 1) -> None:
-        self.addCleanup(proxy.server_close)
-        self.addCleanup(proxy.shutdown)
-        worker = Worker(f"http://127.0.0.1:{proxy.server_port}", wait=1.0, grace=5.0, lease=1.5)
-        worker.job(TASK)(handler)
-        made = self.client.create(TASK, payload=1)
-        with worker:
+    @contextlib.contextmanager
+    def working(self, play: Play, handler: Any, **options: Any) -> Iterator[Worker]:
+        with Between(server.url, play) as between:
+            worker = Worker(between.url, **{"wait": 5.0, "grace": 5.0} | options)
+            worker.job(TASK)(handler)
+            with worker:
+                yield worker
+
+    # A server that is full or broken for a moment
+
+    def test_a_call_is_made_again(self) -> None:
+        answers = [trouble(507, "store_full"), trouble(500, "internal"), trouble(429, "too_fast", retry_after_ms=1)]
+
+        def play(asked: Asked) -> Said:
+            return answers.pop() if answers else asked.pass_on()
+
+        with Between(server.url, play) as between, Client(between.url) as client:
+            self.assertEqual(client.create(TASK, fields={"name": "made at last"}).state, "waiting")
+        self.assertEqual(answers, [])
+
+    def test_an_event_of_a_record_that_is_gone(self) -> None:
+        said = Said(200, json.dumps({"record": None, "spawned": ["x"]}).encode())
+        with Between(None, lambda asked: said) as between, Client(between.url) as client:
+            fired = client.fire("a", "b", once="fired before")
+        self.assertEqual((fired.record, fired.spawned), (None, ("x",)))
+
+    def test_a_worker_that_gets_no_jobs_for_a_moment_lives_on(self) -> None:
+        answers = [trouble(501, "http_501"), trouble(507, "store_full"), trouble(500, "internal")]
+
+        def play(asked: Asked) -> Said:
+            return answers.pop() if asked.path == "/v1/leases" and answers else asked.pass_on()
+
+        made = self.client.create(TASK)
+        with self.assertLogs("onceward", "WARNING"), self.working(play, lambda job: "done all the same"):
+            until(self.client, made.id, "done")
+        self.assertEqual(answers, [])
+
+    def test_a_heartbeat_that_is_not_taken_for_a_moment_loses_no_lease(self) -> None:
+        answers, beaten = [trouble(507, "store_full"), trouble(500, "internal")], threading.Event()
+
+        def play(asked: Asked) -> Said:
+            if not asked.is_heartbeat:
+                return asked.pass_on()
+            if answers:
+                return answers.pop()
+            said = asked.pass_on()
+            beaten.set()
+            return said
+
+        def long(job: Job[Any]) -> Any:
+            return [beaten.wait(DEADLINE), job.reason]
+
+        with self.working(play, long, lease=3.0):
+            made = self.client.create(TASK)
+            self.assertEqual(until(self.client, made.id, "done").attempt, 1)
+        self.assertEqual(self.client.effect(made.id).result, [True, None])
+
+    def test_a_commit_that_is_not_taken_for_a_moment_lands(self) -> None:
+        answers = [trouble(507, "store_full"), trouble(500, "internal"), None]
+
+        def play(asked: Asked) -> Said | None:
+            return answers.pop() if asked.path.endswith("/commit") and answers else asked.pass_on()
+
+        with self.working(play, lambda job: "landed"):
+            made = self.client.create(TASK)
+            self.assertEqual(until(self.client, made.id, "done").attempt, 1)
+        self.assertEqual((self.client.effect(made.id).result, answers), ("landed", []))
+
+    def test_a_commit_that_the_server_breaks_at_is_given_up(self) -> None:
+        def play(asked: Asked) -> Said:
+            if asked.path.endswith(".1/commit"):
+                return trouble(500, "internal")
+            return asked.pass_on()
+
+        with self.assertLogs("onceward", "ERROR"), self.working(play, lambda job: job.attempt, lease=LONG):
+            made = self.client.create(TASK)
             done = until(self.client, made.id, "done")
-        # A question that its worker has given up may still be given jobs: those of the next test.
-        proxy.passing.wait()
-        self.assertEqual(done.attempt, attempt)
-        self.assertEqual(proxy.statuses, [], "there was trouble")
+        self.assertEqual((done.fields["failures"], done.fields["code"]), (1, "internal"))
+        self.assertEqual(self.client.effect(made.id).result, 2)
 
-    def test_a_worker_outlives_errors_of_the_server(self) -> None:
-        self.work(Proxy(server.url, "/v1/leases", 500, 507, 503), lambda job: "done")
+    # Leases that are older than they look
 
-    def test_an_error_to_a_heartbeat_is_no_lost_lease(self) -> None:
-        proxy = Proxy(server.url, "/heartbeat", 500, 507)
+    def test_jobs_of_a_lost_answer_begin_with_a_heartbeat(self) -> None:
+        order: list[str] = []
+        lost: list[Said] = []
 
-        def handler(job: Job[Any]) -> str:
-            self.assertTrue(proxy.over.wait(DEADLINE))
-            self.assertFalse(job.cancelled)
-            return "done"
+        def play(asked: Asked) -> Said | None:
+            said = asked.pass_on()
+            if asked.path == "/v1/leases" and said.json["executions"] and not lost:
+                lost.append(said)
+                return None
+            if asked.is_heartbeat:
+                order.append("heartbeat")
+            return said
 
-        self.work(proxy, handler)
+        def handler(job: Job[Any]) -> int:
+            order.append("handler")
+            return job.attempt
 
-    def test_a_result_is_sent_again(self) -> None:
-        self.work(Proxy(server.url, "/commit", 507, 503), lambda job: "done")
+        with self.assertLogs("onceward", "WARNING"), self.working(play, handler, lease=LONG):
+            made = self.client.create(TASK)
+            until(self.client, made.id, "done")
+        self.assertEqual((order, self.client.effect(made.id).result), (["heartbeat", "handler"], 1))
 
-    def test_a_result_that_breaks_the_server_fails_the_attempt(self) -> None:
-        self.work(Proxy(server.url, "/commit", 500), lambda job: "done", attempt=2)
+    def test_jobs_of_a_lost_answer_that_moved_away_are_not_begun(self) -> None:
+        lost, begun = threading.Event(), queue.SimpleQueue[str]()
+
+        def play(asked: Asked) -> Said | None:
+            said = asked.pass_on()
+            if asked.path == "/v1/leases" and said.json["executions"] and not lost.is_set():
+                self.client.fire(said.json["executions"][0]["record"]["id"], "drop")
+                lost.set()
+                # As a server without what became of it since would say.
+                answers.append(said)
+                return None
+            return answers.pop() if asked.path == "/v1/leases" and answers else said
+
+        answers: list[Said] = []
+        with self.assertLogs("onceward", "WARNING"), self.working(play, lambda job: begun.put(job.id), lease=LONG):
+            dropped = self.client.create(TASK)
+            self.assertTrue(lost.wait(DEADLINE))
+            other = self.client.create(TASK)
+            until(self.client, other.id, "done")
+        self.assertEqual((self.client.get(dropped.id).state, begun.get(), begun.empty()), ("dropped", other.id, True))
+
+    def test_a_job_whose_lease_is_over_is_not_begun(self) -> None:
+        begun: list[int] = []
+
+        def handler(job: Job[Any]) -> None:
+            begun.append(job.attempt)
+
+        with self.assertLogs("onceward", "WARNING"), self.working(first_left(0), handler, lease=1.0):
+            until(self.client, self.client.create(TASK).id, "done")
+        self.assertEqual(begun, [2])
+
+    def test_hearts_beat_by_what_is_left_of_a_lease(self) -> None:
+        beaten = threading.Event()
+
+        def play(asked: Asked) -> Said | None:
+            said = first_left_of(asked)
+            if asked.is_heartbeat:
+                beaten.set()
+            return said
+
+        first_left_of = first_left(900)
+        with self.working(play, lambda job: beaten.wait(DEADLINE), lease=LONG):
+            made = self.client.create(TASK)
+            until(self.client, made.id, "done")
+        self.assertEqual(self.client.effect(made.id).result, True)
+
+    # Waits
+
+    def test_hearts_do_not_storm_a_server_in_trouble(self) -> None:
+        for more, most in ({}, 9), ({"retry_after_ms": 60_000}, 4):
+            beats: list[str] = []
+            reasons: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+            def play(asked: Asked, beats: list[str] = beats, more: dict[str, Any] = more) -> Said:
+                if asked.is_heartbeat:
+                    beats.append(asked.path)
+                    return trouble(503, "overloaded", **more)
+                return asked.pass_on()
+
+            def long(job: Job[Any], reasons: queue.SimpleQueue[Any] = reasons) -> None:
+                if job.attempt == 1:
+                    reasons.put((job.cancel_event.wait(DEADLINE), job.reason))
+
+            with self.subTest(more), self.assertLogs("onceward", "WARNING"), self.working(play, long, lease=1.5):
+                made = self.client.create(TASK)
+                self.assertEqual(reasons.get(timeout=DEADLINE), (True, "lease_lost"))
+                counted = len(beats)
+                until(self.client, made.id, "done")
+                self.assertLessEqual(counted, most)
+                self.assertGreaterEqual(counted, 2)
+
+    def test_one_call_beats_the_hearts_of_all_jobs(self) -> None:
+        beats: queue.SimpleQueue[int] = queue.SimpleQueue()
+        go_on = threading.Event()
+
+        def play(asked: Asked) -> Said:
+            if asked.is_heartbeat:
+                beats.put(len(asked.json["reports"]) if asked.path.endswith("/batch") else 1)
+            return asked.pass_on()
+
+        made = self.client.create_many(TASK, [New() for _ in range(20)])
+        with self.working(play, lambda job: go_on.wait(DEADLINE), lease=6.0, concurrency=20):
+            self.assertEqual(beats.get(timeout=DEADLINE), 20)
+            go_on.set()
+            for each in made:
+                assert isinstance(each, Record)
+                until(self.client, each.id, "done")
+
+    def test_a_server_that_asks_to_wait_is_given_the_time(self) -> None:
+        calls: list[float] = []
+
+        def play(asked: Asked) -> Said:
+            if asked.path == "/v1/leases":
+                calls.append(time.monotonic())
+                if len(calls) == 1:
+                    return Said(503, b"busy", {"Retry-After": "1"})
+            return asked.pass_on()
+
+        with self.assertLogs("onceward", "WARNING"), self.working(play, lambda job: None):
+            until(self.client, self.client.create(TASK).id, "done")
+        self.assertGreaterEqual(calls[1] - calls[0], 1.0)
+
+    # What the server does not take
+
+    def test_a_result_that_is_too_deep_fails_the_job(self) -> None:
+        deep: Any = []
+        for _ in range(200):
+            deep = [deep]
+
+        def by_hand(job: Job[Any]) -> None:
+            job.commit(deep)
+
+        for handler in (lambda job: deep, by_hand):
+            with self.working(Asked.pass_on, handler, lease=LONG):
+                dead = until(self.client, self.client.create(TASK).id, "dead")
+            self.assertEqual((dead.attempt, dead.fields["code"]), (1, "bad_result"))
+
+    def test_a_failure_is_told_whatever_is_in_its_words(self) -> None:
+        def half(job: Job[Any]) -> None:
+            raise Fail("BROKEN", "half a smile: \ud83d")
+
+        with self.working(Asked.pass_on, half, lease=LONG):
+            dead = until(self.client, self.client.create(TASK).id, "dead")
+        self.assertEqual((dead.fields["code"], dead.fields["message"]), ("BROKEN", "half a smile: ?"))
+
+    def test_a_failure_that_is_not_taken_is_told_plainly(self) -> None:
+        answers = [trouble(422, "bad_input")]
+
+        def play(asked: Asked) -> Said:
+            return answers.pop() if asked.path.endswith("/fail") and answers else asked.pass_on()
+
+        def fails(job: Job[Any]) -> None:
+            raise Fail("BROKEN", "in words that nobody likes")
+
+        with self.assertLogs("onceward", "ERROR"), self.working(play, fails, lease=LONG):
+            dead = until(self.client, self.client.create(TASK).id, "dead")
+        self.assertEqual((dead.attempt, dead.fields["code"]), (1, "BROKEN"))
+        self.assertNotIn("likes", dead.fields["message"])
+
+    # Ends
+
+    def test_many_places_are_filled_by_several_calls(self) -> None:
+        asked_for: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+        def play(asked: Asked) -> Said:
+            if asked.path == "/v1/leases":
+                asked_for.put(asked.json["max"])
+            return asked.pass_on()
+
+        with self.working(play, lambda job: None, concurrency=1001):
+            until(self.client, self.client.create(TASK).id, "done")
+        self.assertLessEqual(asked_for.get(), 1000)
+
+    def test_jobs_that_come_too_late_are_given_back_all_at_once(self) -> None:
+        taken, together = threading.Event(), threading.Barrier(3)
+
+        def play(asked: Asked) -> Said | None:
+            if asked.path.endswith("/yield"):
+                together.wait(DEADLINE)
+            said = asked.pass_on()
+            if asked.path == "/v1/leases" and said.json["executions"] and not taken.is_set():
+                taken.set()
+                stopped.wait(DEADLINE)
+            return said
+
+        stopped = threading.Event()
+        made = self.client.create_many(TASK, [New(), New(), New()])
+        with self.working(play, lambda job: None, concurrency=3) as worker:
+            self.assertTrue(taken.wait(DEADLINE))
+            worker.stop()
+            stopped.set()
+        for each in made:
+            assert isinstance(each, Record)
+            back = self.client.get(each.id)
+            self.assertEqual((back.state, back.fields["yields"]), ("waiting", 1))
+            self.client.fire(each.id, "drop")
+
+    def test_a_dead_connection_is_not_followed_by_another(self) -> None:
+        together, silent, end = threading.Barrier(2), threading.Event(), threading.Event()
+        old: set[int] = set()
+        hung: list[int] = []
+
+        def play(asked: Asked) -> Said:
+            _, port = asked.line.getpeername()
+            if not silent.is_set():
+                old.add(port)
+                together.wait(DEADLINE)
+            elif port in old:
+                hung.append(port)
+                end.wait(DEADLINE)
+            return asked.pass_on()
+
+        with Between(server.url, play) as between, Client(between.url, timeout=1.0) as client:
+            with ThreadPoolExecutor(2) as threads:
+                list(threads.map(lambda _: client.list(TASK), range(2)))
+            silent.set()
+            client.list(TASK)
+            end.set()
+        self.assertEqual((len(old), len(hung)), (2, 1))
+
+    def test_connecting_can_be_given_up(self) -> None:
+        with socket.socket() as deaf:
+            deaf.bind(("127.0.0.1", 0))
+            deaf.listen(0)
+            address = deaf.getsockname()
+            with contextlib.ExitStack() as waiting:
+                # Whoever comes now gets no answer at all: there is no room in the line.
+                for _ in range(4):
+                    sock = waiting.enter_context(socket.socket())
+                    sock.setblocking(False)
+                    sock.connect_ex(address)
+                begun, ended = threading.Event(), queue.SimpleQueue[str]()
+
+                class Told(Call):
+                    def begin(self, sock: socket.socket | None) -> None:
+                        super().begin(sock)
+                        begun.set()
+
+                call = Told()
+                transport = Transport(f"http://127.0.0.1:{address[1]}", None, connecting=LONG)
+
+                def ask() -> None:
+                    try:
+                        transport.send("GET", "/", timeout=LONG, call=call)
+                    except Unreachable:
+                        ended.put("given up")
+
+                threading.Thread(target=ask, daemon=True).start()
+                self.assertTrue(begun.wait(DEADLINE))
+                call.abort()
+                self.assertEqual(ended.get(timeout=DEADLINE), "given up")
 
 
-class Words(unittest.TestCase):
-    """What goes into headers and paths."""
+class Streams(unittest.TestCase):
+    def test_nothing_is_missed_before_the_first_entry_and_nothing_told_twice(self) -> None:
+        asked_for: list[str | None] = []
 
-    def test_a_key_may_have_any_letters(self) -> None:
-        with Client(server.url) as client:
-            first = client.create(TASK, payload=1, once="Müller: größer als 5 €")
-            again = client.create(TASK, payload=1, once="Müller: größer als 5 €")
-            self.assertEqual(first.id, again.id)
+        def play(asked: Asked) -> Said:
+            asked_for.append(asked.headers.get("Last-Event-ID"))
+            said = [b"id: 7\n\n", entries(8), b": still here\n\n", entries(8, 9), entries(10)[:-9], entries(10)]
+            return Said(200, said[len(asked_for) - 1], {"Content-Type": "text/event-stream"})
 
-    def test_a_stream_knows_its_place_before_the_first_entry(self) -> None:
-        with Client(server.url) as client:
-            stream, began = client.stream(), threading.Event()
+        with Between(None, play) as between, Client(between.url) as client, client.stream() as stream:
+            told = iter(stream)
+            self.assertEqual([next(told).seq for _ in range(3)], [8, 9, 10])
+        self.assertEqual(asked_for, [None, "7", "8", "8", "9", "9"])
 
-            def follow() -> None:
-                for _ in stream:
-                    pass
+    def test_a_full_server_does_not_end_it(self) -> None:
+        answers = [Said(200, entries(1), {"Content-Type": "text/event-stream"}), trouble(507, "store_full"), trouble(500, "internal")]
+        with Between(None, lambda asked: answers.pop()) as between, Client(between.url) as client, client.stream() as stream:
+            self.assertEqual(next(iter(stream)).seq, 1)
 
-            reading = threading.Thread(target=follow, daemon=True)
-            reading.start()
-            while stream.seq is None and not began.wait(0.01):
-                self.assertTrue(reading.is_alive())
-            place = stream.seq
-            stream.close()
-            reading.join(DEADLINE)
-            made = client.create(TASK, payload=1)
-            with client.stream(after=place) as again:
-                self.assertEqual(next(iter(again)).record, made.id)
+
+def entries(*places: int) -> bytes:
+    entry = {"record": None, "version": 1, "at": "2026-11-16T12:00:00Z", "event": "create"}
+    return "".join(f"id: {seq}\nevent: entry\ndata: {json.dumps({**entry, 'seq': seq})}\n\n" for seq in places).encode()
+
+
+def first_left(milliseconds: int) -> Play:
+    """Says of the first job that so much is left of its lease."""
+    told: list[int] = []
+
+    def play(asked: Asked) -> Said:
+        said = asked.pass_on()
+        if asked.path == "/v1/leases" and not told and (found := said.json)["executions"]:
+            told.append(milliseconds)
+            found["executions"][0]["expires_in_ms"] = milliseconds
+            return said.with_json(found)
+        return said
+
+    return play

@@ -14,11 +14,13 @@
 //! | `line.rs` | HTTP to a bucket, with bounded patience |
 //! | `trouble.rs` | what a bucket's failures mean |
 //! | `writing.rs` | bytes whose hash nobody knows before their end |
+//! | `arriving.rs` | a payload that comes piece by piece, few bytes or many |
 //! | `reading.rs` | bytes in pieces, and whether they are those that were asked for |
 //! | `name.rs` | names that systems give |
 //! | `collect.rs` | orphans |
 //! | `verify.rs` | whether all that records have is there |
 
+mod arriving;
 mod bucket;
 mod collect;
 mod folder;
@@ -47,6 +49,7 @@ use folder::Folder;
 use name::Name;
 use upload::Upload;
 
+pub use arriving::{Arrived, Arriving};
 pub use collect::{Collected, collect};
 pub use reading::PayloadReader;
 pub use verify::verify_objects;

@@ -151,6 +151,48 @@ fn bytes_may_come_piece_by_piece() {
     });
 }
 
+/// A payload that arrives in pieces: few bytes come with their record, many are there before it; nobody need know how many will come.
+/// What is broken off leaves nothing.
+#[test]
+fn a_payload_arrives_in_pieces() {
+    let folder = Folder::new();
+    let (objects, root) = (beside(&folder), folder.file().with_extension("objects"));
+    on_each(with(&objects), async |engine, _| {
+        let all = [(0, 1, false), (LARGE, 1_000, false), (LARGE, LARGE, false), (LARGE + 1, LARGE + 1, true)];
+        for (length, piece, is_beside) in all.into_iter().chain([(LARGE + 1, LARGE, true), (1_000_000, 7_001, true)]) {
+            let whole = bytes(length, 11);
+            let mut arriving = engine.arriving();
+            for piece in whole.chunks(piece) {
+                arriving = arriving.take(piece.to_vec()).await.expect("room");
+            }
+            assert_eq!(arriving.bytes(), u64::try_from(length).unwrap());
+            let arrived = arriving.arrived().await.expect("room");
+            assert_eq!(objects.size(&hash(&whole)).await.unwrap().is_some(), is_beside, "{length}");
+            let submission = Submission::new(&user("ann"), Call::Create(create())).carrying(arrived);
+            let id = engine.submit(submission).await.expect("a job").subject;
+            assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*whole), "{length}");
+            assert_eq!(engine.store().content(&hash(&whole)).await.unwrap().is_some(), !is_beside, "{length}");
+        }
+        let before = files(&root);
+        let arriving = engine.arriving().take(bytes(LARGE + 1, 12)).await.expect("room");
+        assert_eq!(files(&root).1, 1, "it is written as it comes");
+        drop(arriving);
+        assert_eq!((files(&root), before.1), (before, 0));
+    });
+    // Where there is no such place, the database has it all.
+    on_each(Config::default(), async |engine, _| {
+        let whole = bytes(3 * LARGE, 13);
+        let mut arriving = engine.arriving();
+        for piece in whole.chunks(50_000) {
+            arriving = arriving.take(piece.to_vec()).await.expect("room");
+        }
+        let arrived = arriving.arrived().await.expect("room");
+        let submission = Submission::new(&user("ann"), Call::Create(create())).carrying(arrived);
+        let id = engine.submit(submission).await.expect("a job").subject;
+        assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*whole));
+    });
+}
+
 /// What no record has goes when it is old enough; what one has stays, until the last of them is pruned.
 #[test]
 fn orphans_are_collected() {

@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 
 use onceward_testkit::s3::{SECRET, Server};
 use onceward_testkit::{Folder, postgres};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::client::Served;
 
@@ -21,23 +21,29 @@ fn a_bucket_for_large_payloads() {
     let (url, folder) = bucket.bucket();
     let settings = bucket.settings();
     let database = postgres::Server::shared().database();
-    let served = Served::start_with(&database, Folder::new(), &["--objects", &url], &settings);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/parcel.toml");
+    let served = Served::start_with(&database, Folder::new(), &["--objects", &url, "--lifecycles", file], &settings);
     let payload = json!("x".repeat(5 << 20));
-    let id = served.job(&payload);
+    let create = |payload: &Json| served.post("/v1/lifecycles/desk.parcel/records", &json!({ "payload": payload }));
+    let made = create(&payload);
+    assert_eq!(made.status, 201, "{}", made.text());
+    let id = made.json()["id"].clone();
     let kept: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path()).collect();
     assert_eq!(kept.len(), 1, "one object, and no draft: {kept:?}");
-    let leased = served.lease();
-    assert_eq!((&leased["record"]["id"], leased.get("payload")), (&json!(id), None));
+    let leased = served.post("/v1/leases", &json!({ "lifecycles": ["desk.parcel"], "worker": "w" })).json();
+    let leased = &leased["executions"][0];
+    assert_eq!((&leased["record"]["id"], leased.get("payload")), (&id, None));
     assert_eq!(leased["record"]["payload"]["bytes"], json!((5 << 20) + 2));
-    let fetched = served.get(&format!("/v1/records/{id}/payload"));
-    assert!(fetched.status == 200 && fetched.text() == payload.to_string());
+    let fetched = served.get(&format!("/v1/records/{}/payload", id.as_str().unwrap()));
+    let sent = payload.to_string();
+    assert!(fetched.status == 200 && fetched.text() == sent);
 
     // The place may stand in a variable, too.
     let mut named = settings.clone();
     named.push(("ONCEWARD_OBJECTS".to_owned(), url.clone()));
     let look = || onceward(&["verify", "--db", &database, "--contents", "--json"], &named);
     let seen = look();
-    let report: serde_json::Value = serde_json::from_slice(&seen.stdout).expect("JSON");
+    let report: Json = serde_json::from_slice(&seen.stdout).expect("JSON");
     assert!(seen.status.success() && report["objects"] == 1, "{report}");
     let object = std::fs::read_dir(&kept[0]).unwrap().next().unwrap().unwrap().path();
     std::fs::write(&object, "other bytes").unwrap();
@@ -49,12 +55,12 @@ fn a_bucket_for_large_payloads() {
     assert!(object.is_file(), "its record is there");
 
     bucket.kill();
-    let refused = served.post("/v1/lifecycles/execution.job/records", &json!({ "payload": "y".repeat(1 << 20) }));
-    refused.is_problem(503, "objects_unavailable");
-    let listed = served.get("/v1/records?lifecycle=execution.job").json();
+    let other = json!("y".repeat(1 << 20));
+    create(&other).is_problem(503, "objects_unavailable");
+    let listed = served.get("/v1/records?lifecycle=desk.parcel").json();
     assert_eq!(listed["records"].as_array().map(Vec::len), Some(1), "{listed}");
     bucket.start_again();
-    served.job(&json!("y".repeat(1 << 20)));
+    assert_eq!(create(&other).status, 201);
 }
 
 /// It does not start, and says why: without the secret, and before it makes a database.

@@ -120,7 +120,8 @@ pub(crate) fn is_bytes(result: &Json) -> bool {
     bytes_of(result).is_some()
 }
 
-fn bytes_of(result: &Json) -> Option<&str> {
+/// The bytes of such a result, as base64.
+pub(crate) fn bytes_of(result: &Json) -> Option<&str> {
     let object = result.as_object().filter(|object| object.len() == 1)?;
     object.get(BYTES)?.as_str()
 }

@@ -52,7 +52,8 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
         return yielded();
     };
     let mut line = Lifeline(stdin);
-    let payload = job.payload().cloned().map(Payload::into_bytes).unwrap_or_default();
+    let as_bytes = if commands.raw { Payload::into_raw } else { Payload::into_bytes };
+    let payload = job.payload().cloned().map(as_bytes).unwrap_or_default();
     // Should it not be heard, the program has ended already, and how is told below.
     let _ = line.send_payload(&payload).await;
     drop(payload);

@@ -53,6 +53,8 @@ pub struct Commands {
     /// How long programs may go on when the worker is to end.
     pub grace: Duration,
     pub result: ResultKind,
+    /// Whether programs get a payload that is a JSON string as it is, quotes and all; else they get its text.
+    pub raw: bool,
     /// Whether programs get the worker's own key in their environment.
     pub pass_key: bool,
     /// Where the lines go that programs write to standard error.
@@ -84,6 +86,7 @@ impl Commands {
             kill_after: Duration::from_secs(5),
             grace: Duration::from_secs(30),
             result: ResultKind::Auto,
+            raw: false,
             pass_key: false,
             tell,
         }

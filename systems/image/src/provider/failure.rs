@@ -92,7 +92,10 @@ pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> E
         _ if status.is_server_error() => ("502", "the provider failed"),
         _ if status.is_redirection() => ("400", "the provider is at another address than the configured one"),
         404 => ("400", "the provider does not know this address or this model"),
-        _ => ("400", "the provider does not understand the order: perhaps its model draws no picture of this size"),
+        _ => (
+            "400",
+            "the provider does not take the order: perhaps its model draws no picture of this size, or reads no prompt of this length",
+        ),
     };
     ErrorReport { retry_after: retry_after(headers), ..ErrorReport::new(code, message) }
 }

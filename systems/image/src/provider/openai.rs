@@ -112,6 +112,8 @@ impl OpenAi {
         let item = drawn.data.into_iter().next().ok_or_else(|| Trouble::Broken.report())?;
         match (item.b64_json, item.url) {
             (Some(text), _) => self.decoded(&text).map_err(Trouble::report),
+            // An address that is the picture itself.
+            (None, Some(url)) if url.starts_with("data:") => self.decoded(&url).map_err(Trouble::report),
             (None, Some(url)) => download::fetch(&self.line, &url, until, self.most_bytes).await,
             (None, None) => Err(Trouble::Broken.report()),
         }

@@ -165,6 +165,21 @@ fn a_picture_comes() {
     });
 }
 
+/// Some put the picture where its address should be.
+#[test]
+fn an_address_may_be_the_picture() {
+    wait(async {
+        let service = Pictures::start();
+        // The smallest PNG that any program takes: one grey pixel.
+        let pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==";
+        let said = json!({ "data": [{ "url": format!("data:image/png;base64,{pixel}") }] }).to_string();
+        service.next(Asked::Drawing, Answer::text(&said));
+        let picture = client(&service).draw(&order()).await.expect("a picture");
+        assert_eq!((picture.kind, picture.bytes.len()), ("image/png", 67));
+        assert_eq!(service.heard().len(), 1, "nothing was fetched");
+    });
+}
+
 /// OpenAI's newer models refuse to be told how to answer, and to draw small pictures.
 #[test]
 fn newer_models_are_told_less() {

@@ -6,6 +6,18 @@ use super::exact::mix;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noise(u64);
 
+/// Eight directions suffice and need no sine. A table, since which one it is cannot be foretold, by a processor neither.
+const SLOPES: [(f64, f64); 8] = [
+    (1.0, 0.0),
+    (-1.0, 0.0),
+    (0.0, 1.0),
+    (0.0, -1.0),
+    (0.707, 0.707),
+    (-0.707, 0.707),
+    (0.707, -0.707),
+    (-0.707, -0.707),
+];
+
 impl Noise {
     pub(super) fn new(chance: &mut Chance) -> Self {
         Self(chance.bits())
@@ -57,19 +69,10 @@ impl Noise {
     /// A slope of its own at each corner of the grid, felt at a distance from it.
     fn slope(self, column: f64, row: f64, x: f64, y: f64) -> f64 {
         // Whole numbers, far from the ends of an i64: pictures are a few units wide.
-        let place = (column as i64 as u64).wrapping_mul(0x8DA6_B343).wrapping_add(row as i64 as u64);
-        let bits = mixed(self.0 ^ mixed(place));
-        // Eight directions suffice and need no sine.
-        let (dx, dy) = match bits & 7 {
-            0 => (1.0, 0.0),
-            1 => (-1.0, 0.0),
-            2 => (0.0, 1.0),
-            3 => (0.0, -1.0),
-            4 => (0.707, 0.707),
-            5 => (-0.707, 0.707),
-            6 => (0.707, -0.707),
-            _ => (-0.707, -0.707),
-        };
+        let (column, row) = (column as i64 as u64, row as i64 as u64);
+        let place = column.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ row.wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
+        let bits = mixed(self.0 ^ place);
+        let (dx, dy) = SLOPES[(bits & 7) as usize];
         dx * x + dy * y
     }
 }

@@ -95,21 +95,31 @@ impl Chain {
         let faces = self.crags;
         canvas.ground(
             |x| self.line(x),
-            |x, y, _| {
+            |x, y, below| {
+                // Hidden by the hills before it, or by the water.
+                if y > self.base + 0.22 {
+                    return sky.foot;
+                }
                 // Ridges run down from a peak with bends, and so do the creases between two peaks.
-                let bent = x + 0.05 * faces.rough(x * 3.0 + 20.0, y * 5.0, 3) * smooth(0.0, 0.2, y - self.line(x));
+                let bent = x + 0.05 * faces.rough(x * 3.0 + 20.0, y * 5.0, 3) * smooth(0.0, 0.2, below);
                 let peak = self.peak(bent);
                 let down = (y - peak.top).max(0.0);
-                let winding = (0.03 + 0.25 * down) * faces.rough(y * 9.0 + peak.x * 31.0, peak.x * 17.0, 3);
-                let side = (bent - peak.x - winding) * if sun < peak.x { -1.0 } else { 1.0 };
                 let rough = faces.rough(x * 14.0 - y * 6.0, y * 11.0 + 40.0, 4);
                 // To the foot light and shadow come together: valleys have no edges.
                 let sharp = 1.0 - smooth(0.03, 0.20 - 0.08 * self.near, down);
-                let lit = mix(0.45, smooth(-0.008, 0.008, side + 0.05 * rough), sharp);
+                let mut lit = 0.45;
+                if sharp > 0.0 {
+                    let winding = (0.03 + 0.25 * down) * faces.rough(y * 9.0 + peak.x * 31.0, peak.x * 17.0, 3);
+                    let side = (bent - peak.x - winding) * if sun < peak.x { -1.0 } else { 1.0 };
+                    lit = mix(lit, smooth(-0.008, 0.008, side + 0.05 * rough), sharp);
+                }
                 let stone = rock.lighter(mix(-0.045, 0.055, lit) + 0.02 * rough);
-                // Snow reaches further down in gullies.
-                let gully = faces.ridged(x * 15.0 + 5.0, y * 4.0, 3);
-                let white = 1.0 - smooth(-0.006, 0.006, down - reach * (0.35 + 1.1 * gully));
+                // Snow reaches further down in gullies, and at some height there is none.
+                let mut white = 0.0;
+                if down < reach * 1.45 + 0.006 {
+                    let gully = faces.ridged(x * 15.0 + 5.0, y * 4.0, 3);
+                    white = 1.0 - smooth(-0.006, 0.006, down - reach * (0.35 + 1.1 * gully));
+                }
                 let snowy = shade.mix(snow, 0.25 + 0.75 * lit);
                 let face = stone.mix(snowy, white * (1.0 - 0.5 * self.near));
                 let haze = (0.62 - 0.3 * self.near) * smooth(0.45, 1.0, 1.0 - (self.base - y) / 0.4);
