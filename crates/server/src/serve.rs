@@ -148,12 +148,11 @@ async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit) {
         ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
         () = enough => None,
     };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            Pin::new(&mut connection).graceful_shutdown();
-            poll_fn(|cx| connection.poll_without_shutdown(cx)).await
-        }
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        Pin::new(&mut connection).graceful_shutdown();
+        poll_fn(|cx| connection.poll_without_shutdown(cx)).await
     };
     let rest = connection.into_parts();
     let stream = rest.io.into_inner();

@@ -235,7 +235,7 @@ async fn contents(app: &App, leased: &[Leased]) -> Result<Vec<Option<Arc<[u8]>>>
         room -= payload.bytes;
         Some(payload.sha256)
     };
-    let inline: Vec<Option<[u8; 32]>> = leased.iter().map(|leased| inline(leased)).collect();
+    let inline: Vec<Option<[u8; 32]>> = leased.iter().map(&mut inline).collect();
     let wanted: Vec<[u8; 32]> = inline.iter().copied().flatten().collect();
     if wanted.is_empty() {
         return Ok(vec![None; leased.len()]);
