@@ -62,9 +62,8 @@ struct Desk {
 impl Desk {
     async fn work(&self, job: &Job) -> Done {
         self.tidy(job).await;
-        let order = match job.payload.as_deref().map(order::read) {
-            Some(Read::Order(order)) => order,
-            _ => return Err(ErrorReport::new("400", "this is no order for a picture")),
+        let Some(Read::Order(order)) = job.payload.as_deref().map(order::read) else {
+            return Err(ErrorReport::new("400", "this is no order for a picture"));
         };
         let picture = tokio::select! {
             drawn = self.provider.draw(&order) => drawn?,

@@ -30,6 +30,8 @@ enum Drawn {
     None,
 }
 
+// No doc comment: clap would take it for the verb's own help. A field is called as its flag is.
+#[allow(clippy::struct_field_names, reason = "flags of one system begin alike")]
 #[derive(Args)]
 pub(super) struct Image {
     /// Who draws; `local` unless there is an --image-url

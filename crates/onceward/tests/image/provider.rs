@@ -133,7 +133,7 @@ fn request(from: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
         match (&path, line.split_once(':')) {
             (None, _) => path = Some(line.split(' ').nth(1)?.to_owned()),
             (_, Some((name, value))) if name.eq_ignore_ascii_case("content-length") => {
-                length = value.trim().parse().ok()?
+                length = value.trim().parse().ok()?;
             }
             _ => {}
         }

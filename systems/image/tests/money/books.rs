@@ -32,11 +32,11 @@ pub(crate) async fn balance<S: Store + 'static>(house: &House<S>) {
     assert_eq!(accounts.values().sum::<i64>() + held, 0, "all accounts and holds together: {accounts:?}, {held} held");
 
     // What the records say is what the accounts hold.
-    let mut told: BTreeMap<String, i64> = BTreeMap::new();
+    let mut said: BTreeMap<String, i64> = BTreeMap::new();
     for grant in &grants {
         let Some(Value::Text(name)) = grant.field("user") else { panic!("a grant for nobody") };
-        *told.entry(format!("user:{name}")).or_default() += int(grant, "amount");
-        *told.entry("shop".to_owned()).or_default() -= int(grant, "amount");
+        *said.entry(format!("user:{name}")).or_default() += int(grant, "amount");
+        *said.entry("shop".to_owned()).or_default() -= int(grant, "amount");
     }
     for job in &jobs {
         let (to, hold) = match &**job.state_name() {
@@ -47,16 +47,16 @@ pub(crate) async fn balance<S: Store + 'static>(house: &House<S>) {
             other => panic!("no such state: {other}"),
         };
         assert_eq!(job.hold, hold, "a job that is {} holds {}", job.state_name(), job.hold);
-        *told.entry(format!("user:{}", job.owner)).or_default() -= 5;
+        *said.entry(format!("user:{}", job.owner)).or_default() -= 5;
         if let Some(to) = to {
-            *told.entry(to).or_default() += 5;
+            *said.entry(to).or_default() += 5;
         }
         let pictures = assets.iter().filter(|asset| asset.field("job") == Some(&Value::Ref(job.id))).count();
         assert_eq!(pictures, usize::from(&**job.state_name() == "completed"), "pictures of a job");
     }
-    told.retain(|_, amount| *amount != 0);
+    said.retain(|_, amount| *amount != 0);
     accounts.retain(|_, amount| *amount != 0);
-    assert_eq!(accounts, told);
+    assert_eq!(accounts, said);
     for user in USERS {
         statement(house, user).await;
     }
@@ -75,12 +75,10 @@ async fn statement<S: Store + 'static>(house: &House<S>, user: &str) {
             sum += line.amount;
             lines.push((line.amount, line.balance));
         }
-        match part.next {
-            Some(next) => from = Some(next),
-            None => {
-                assert_eq!(part.carried, Some(0), "nothing was pruned");
-                break;
-            }
+        from = part.next;
+        if from.is_none() {
+            assert_eq!(part.carried, Some(0), "nothing was pruned");
+            break;
         }
     }
     assert_eq!(Some(sum), now, "the statement of {user} adds up");
