@@ -9,7 +9,7 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onceward_core::execution_id::ExecutionId;
-use onceward_core::time::Duration as Length;
+use onceward_core::time::{Duration as Length, Time};
 use onceward_core::trace::Trace;
 use onceward_engine::{EngineError, Leased, Wanted, trace_of};
 use onceward_store::Store as _;
@@ -117,6 +117,10 @@ pub(crate) struct LeaseShape<'a> {
     attempt: u64,
     #[schema(value_type = String, format = DateTime)]
     expires_at: When,
+    /// What is left of the lease, in milliseconds from this answer on. Clocks need not agree for this, and it is right also where the
+    /// answer is to a key that was used before.
+    #[schema(minimum = 0)]
+    expires_in_ms: u64,
     record: RecordShape<'a>,
     /// Where the worker goes on from, in the trace of the request that made the job: to be sent with its reports.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,7 +138,8 @@ pub(crate) struct LeaseShape<'a> {
 }
 
 impl<'a> LeaseShape<'a> {
-    fn of(leased: &'a Leased, content: Option<&'a [u8]>, traces: bool) -> Self {
+    fn of(leased: &'a Leased, content: Option<&'a [u8]>, traces: bool, now: Time) -> Self {
+        let left = leased.expires_at.since(now).map_or(0, |left| left.micros() / 1_000);
         let payload = content.and_then(input::as_json);
         let payload_base64 = content.filter(|_| payload.is_none()).map(|bytes| STANDARD.encode(bytes));
         Self {
@@ -142,6 +147,7 @@ impl<'a> LeaseShape<'a> {
             token: leased.token.0,
             attempt: leased.token.0,
             expires_at: When(leased.expires_at),
+            expires_in_ms: u64::try_from(left).unwrap_or(0),
             record: RecordShape::of(&leased.record),
             // Nobody will give out the execution's own span where there is nowhere to give it.
             traceparent: if traces { trace_of(&leased.record, leased.token) } else { leased.record.trace }.map(Text),
@@ -186,8 +192,9 @@ async fn lease(
     };
     let contents = contents(&app, &leased).await?;
     let traces = app.observe().exports();
+    let now = app.engine().store().now().await?;
     let shapes =
-        leased.iter().zip(&contents).map(|(leased, content)| LeaseShape::of(leased, content.as_deref(), traces));
+        leased.iter().zip(&contents).map(|(leased, content)| LeaseShape::of(leased, content.as_deref(), traces, now));
     ok(&Leases { executions: shapes.collect() })
 }
 
