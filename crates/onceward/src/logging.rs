@@ -12,6 +12,8 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::voice::{self, Voice};
+
 /// Begins the name of every crate of ours.
 const OURS: &str = "onceward";
 
@@ -21,25 +23,27 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Begin to write. `ONCEWARD_LOG` says what: a level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or levels by crate
+/// Begin to write, in a way that waits for no reader. Says in which format. `ONCEWARD_LOG` says what: a level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or levels by crate
 /// (`info,onceward_engine=debug`).
-pub(crate) fn start(format: Option<LogFormat>) -> Result<()> {
+pub(crate) fn start(format: Option<LogFormat>) -> Result<LogFormat> {
     let asked = std::env::var("ONCEWARD_LOG").unwrap_or_default();
     let filter = ours(&asked).with_context(|| format!("ONCEWARD_LOG={asked} is no filter; try info or debug"))?;
     let terminal = stderr().is_terminal();
     let usual = if terminal { LogFormat::Human } else { LogFormat::Json };
     let registry = tracing_subscriber::registry();
-    match format.unwrap_or(usual) {
+    let format = format.unwrap_or(usual);
+    voice::start();
+    match format {
         LogFormat::Human => {
-            let lines = fmt::layer().with_writer(stderr).with_ansi(terminal).with_target(false);
+            let lines = fmt::layer().with_writer(|| Voice).with_ansi(terminal).with_target(false);
             registry.with(lines.with_filter(filter)).try_init()?;
         }
         LogFormat::Json => {
             let lines = fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
-            registry.with(lines.with_writer(stderr).with_filter(filter)).try_init()?;
+            registry.with(lines.with_writer(|| Voice).with_filter(filter)).try_init()?;
         }
     }
-    Ok(())
+    Ok(format)
 }
 
 fn ours(asked: &str) -> Result<Targets> {

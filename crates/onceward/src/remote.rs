@@ -26,9 +26,12 @@ pub(crate) struct Remote {
 
 impl Remote {
     pub(crate) fn client(&self) -> Result<Client> {
-        let key = self.key.as_deref().filter(|key| !key.is_empty());
         let patience = Patience { retries: RETRIES, ..Patience::default() };
-        Ok(Client::new(&self.server, key)?.with(patience))
+        Ok(Client::new(&self.server, self.key())?.with(patience))
+    }
+
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.key.as_deref().filter(|key| !key.is_empty())
     }
 
     /// Ask, and print what came back: as JSON, or as people read it.

@@ -1,6 +1,5 @@
 //! Records: made, looked at, and sent events.
 
-use http::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use uuid::Uuid;
@@ -191,17 +190,10 @@ impl Client {
 
     /// A record's payload, where it has one that is for this caller.
     pub async fn payload(&self, id: Uuid) -> Result<Option<Payload>, ClientError> {
-        let answered = match self.send(&Ask::get(format!("/v1/records/{id}/payload"))).await {
-            Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => return Ok(None),
-            answered => answered?,
-        };
-        let kind = answered.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if kind.starts_with("application/json") {
-            return serde_json::from_slice(&answered.body)
-                .map(|json| Some(Payload::Json(json)))
-                .map_err(|error| self.not_understood(&error));
+        match self.send(&Ask::get(format!("/v1/records/{id}/payload"))).await {
+            Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => Ok(None),
+            answer => answer.map(|bytes| Some(Payload::found(bytes))),
         }
-        Ok(Some(Payload::Bytes(answered.body)))
     }
 
     /// What the commit of a job has left behind, as the server tells it.

@@ -1,16 +1,21 @@
 //! The log as it grows: server-sent events, taken up again where they broke off.
 
+use std::time::Duration;
+
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::header::HeaderValue;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::shape::Entry;
 use crate::wire::{Ask, Backoff, escaped};
+
+/// The server says something every 15 seconds, if only that it is there. Who is silent for so long is gone.
+const SILENCE: Duration = Duration::from_secs(60);
 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
@@ -60,7 +65,8 @@ impl Client {
 impl Stream {
     /// The next entry, as soon as there is one. An error ends it, but for one that may pass: then it may be asked again.
     pub async fn next(&mut self) -> Result<Entry, ClientError> {
-        let until = Instant::now() + self.client.patience.retries;
+        // Patience is for a server that is away, and counts from when it is missed: an entry may be waited for without end.
+        let mut away = None;
         loop {
             let error = match self.try_next().await {
                 Ok(Some(entry)) => {
@@ -73,10 +79,13 @@ impl Stream {
                 Err(error) if !error.may_pass() => return Err(error),
                 Err(error) => Some(error),
             };
-            self.open = None;
+            let was_open = self.open.take().is_some();
             let pause = self.backoff.pause();
+            let now = Instant::now();
+            // A connection that stood is missed from now on.
+            let since = if was_open { *away.insert(now) } else { *away.get_or_insert(now) };
             match error {
-                Some(error) if Instant::now() + pause > until => return Err(error),
+                Some(error) if now + pause > since + self.client.patience.retries => return Err(error),
                 _ => tokio::time::sleep(pause).await,
             }
         }
@@ -89,6 +98,11 @@ impl Stream {
         };
         loop {
             while let Some(event) = open.lines.event().map_err(|error| self.client.not_understood(&error))? {
+                // Also without an entry: where to go on from, should there be none before the connection breaks.
+                self.last = event.id.or(self.last);
+                if event.data.is_empty() {
+                    continue;
+                }
                 // Others than entries are for later servers to invent.
                 if event.name.as_deref().is_none_or(|name| name == "entry" || name == "message") {
                     return serde_json::from_str(&event.data)
@@ -96,10 +110,11 @@ impl Stream {
                         .map_err(|error| self.client.not_understood(&error));
                 }
             }
-            match open.body.frame().await {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(self.client.unreachable(&error, false)),
-                Some(Ok(frame)) => {
+            match timeout(SILENCE, open.body.frame()).await {
+                Err(_) => return Err(self.client.timed_out(SILENCE)),
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(error))) => return Err(self.client.unreachable(&error, false)),
+                Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         open.lines.add(&data);
                     }
@@ -125,6 +140,8 @@ async fn open(client: &Client, path: &str, last: Option<u64>) -> Result<Open, Cl
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Event {
     name: Option<String>,
+    /// Its place in the log.
+    id: Option<u64>,
     data: String,
 }
 
@@ -148,7 +165,7 @@ impl Lines {
         while let Some(line) = self.line()? {
             if line.is_empty() {
                 let event = std::mem::take(&mut self.event);
-                if std::mem::take(&mut self.has_data) {
+                if std::mem::take(&mut self.has_data) || event.id.is_some() {
                     return Ok(Some(event));
                 }
                 continue;
@@ -164,7 +181,8 @@ impl Lines {
                     self.has_data = true;
                 }
                 "event" => self.event.name = Some(value.to_owned()),
-                // A comment keeps the connection alive; the entry itself knows its place.
+                "id" => self.event.id = value.parse().ok(),
+                // A comment keeps the connection alive.
                 _ => {}
             }
         }
@@ -193,17 +211,21 @@ mod tests {
 
     #[test]
     fn events_are_put_together_from_whatever_pieces_come() {
-        let text = ": hello\n\nid: 7\nevent: entry\r\ndata: {\"a\":\ndata: 1}\n\nevent: bye\n\ndata:x\n\n";
+        let text = ": hello\n\nid: 6\n\nid: 7\nevent: entry\r\ndata: {\"a\":\ndata: 1}\n\nevent: bye\n\ndata:x\n\n";
         for size in 1..text.len() {
             let mut lines = Lines::default();
             let mut events = Vec::new();
             for piece in text.as_bytes().chunks(size) {
                 lines.add(&Bytes::copy_from_slice(piece));
                 while let Some(event) = lines.event().expect("UTF-8") {
-                    events.push((event.name, event.data));
+                    events.push((event.name, event.id, event.data));
                 }
             }
-            let expected = [(Some("entry".to_owned()), "{\"a\":\n1}".to_owned()), (None, "x".to_owned())];
+            let expected = [
+                (None, Some(6), String::new()),
+                (Some("entry".to_owned()), Some(7), "{\"a\":\n1}".to_owned()),
+                (None, None, "x".to_owned()),
+            ];
             assert_eq!(events, expected, "in pieces of {size}");
         }
     }

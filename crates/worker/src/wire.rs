@@ -75,26 +75,20 @@ impl Ask {
     }
 }
 
-/// What came back.
-pub(crate) struct Answered {
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
 impl Client {
     /// Ask, and read the answer.
     pub(crate) async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, ClientError> {
-        let answered = self.send(ask).await?;
-        serde_json::from_slice(&answered.body).map_err(|error| self.not_understood(&error))
+        let answer = self.send(ask).await?;
+        serde_json::from_slice(&answer).map_err(|error| self.not_understood(&error))
     }
 
     /// Ask until there is an answer, or no reason to go on.
-    pub(crate) async fn send(&self, ask: &Ask) -> Result<Answered, ClientError> {
+    pub(crate) async fn send(&self, ask: &Ask) -> Result<Bytes, ClientError> {
         let until = Instant::now() + self.patience.retries;
         let mut backoff = Backoff::default();
         loop {
             let error = match self.once(ask).await {
-                Ok(answered) => return Ok(answered),
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             let again = match ask.again {
@@ -111,20 +105,20 @@ impl Client {
         }
     }
 
-    async fn once(&self, ask: &Ask) -> Result<Answered, ClientError> {
+    async fn once(&self, ask: &Ask) -> Result<Bytes, ClientError> {
         let after = self.patience.answer + ask.wait;
         let until = Instant::now() + after;
         let response = self.open(ask, until, JSON, None).await?;
         let (parts, body) = response.into_parts();
         let collected = timeout_at(until, Limited::new(body, LARGEST_ANSWER).collect()).await;
         let body = match collected {
-            Err(_) => return Err(ClientError::TimedOut { server: self.server(), after }),
+            Err(_) => return Err(self.timed_out(after)),
             Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(self.not_understood(&error)),
             Ok(Err(error)) => return Err(self.unreachable(&*error, false)),
             Ok(Ok(collected)) => collected.to_bytes(),
         };
         if parts.status.is_success() {
-            return Ok(Answered { headers: parts.headers, body });
+            return Ok(body);
         }
         Err(self.refused(parts.status.as_u16(), &parts.headers, &body))
     }
@@ -138,8 +132,8 @@ impl Client {
         last_event: Option<u64>,
     ) -> Result<Response<Incoming>, ClientError> {
         let request = self.request(ask, accept, last_event)?;
-        match timeout_at(until, self.line.pool.request(request)).await {
-            Err(_) => Err(ClientError::TimedOut { server: self.server(), after: self.patience.answer + ask.wait }),
+        match timeout_at(until, self.line.connections().request(request)).await {
+            Err(_) => Err(self.timed_out(self.patience.answer + ask.wait)),
             Ok(Err(error)) => Err(self.unreachable(&error, error.is_connect())),
             Ok(Ok(response)) => Ok(response),
         }
@@ -191,6 +185,11 @@ impl Client {
         };
         let problem = Problem { status, retry_after: seconds(headers), ..problem };
         ClientError::Problem(Box::new(problem.settled()))
+    }
+
+    pub(crate) fn timed_out(&self, after: Duration) -> ClientError {
+        self.line.distrust();
+        ClientError::TimedOut { server: self.server(), after }
     }
 
     pub(crate) fn not_understood(&self, error: &dyn std::fmt::Display) -> ClientError {

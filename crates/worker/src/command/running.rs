@@ -1,17 +1,19 @@
 //! One program from its start to its verdict. Whoever drops this drops the line to the supervisor, and with it the program.
 
-use std::process::Stdio;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout_at};
 
-use crate::command::complaints;
 use crate::command::lifeline::Lifeline;
 use crate::command::verdict::{self, Verdict};
 use crate::command::worker::Commands;
+use crate::command::{complaints, orphans};
 use crate::payload::Payload;
+use crate::wire::Backoff;
 use crate::work::{Failure, Job, Stopping, until};
 
 /// Bytes of a result.
@@ -23,6 +25,12 @@ const LARGEST_FIELDS: usize = 100 << 10;
 /// For what a program that has ended still has in its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long to go on trying to start a process, on a machine that has none to spare.
+const STARTING: Duration = Duration::from_secs(10);
+
+/// Whoever ends the worker may send its signal to the program as well, and before the worker.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
+
 /// Why a program was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
@@ -33,13 +41,7 @@ enum Cause {
 
 pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
     let yielded = || Verdict::Failed(Failure::yielded());
-    let mut child = match start(commands, url, job) {
-        Ok(child) => child,
-        Err(error) => {
-            tracing::warn!(%error, "cannot start a process: the job is given back");
-            return yielded();
-        }
-    };
+    let Some(mut child) = start_patiently(commands, url, job).await else { return yielded() };
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return yielded();
@@ -49,11 +51,10 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
     // Should it not be heard, the program has ended already, and how is told below.
     let _ = line.send_payload(&payload).await;
     drop(payload);
-    let prefix = prefix(job);
     let mut output = Vec::new();
     let (status, cause, last) = {
         let mut reading = std::pin::pin!(read_result(stdout, &mut output));
-        let mut complaints = std::pin::pin!(complaints::pass_on(stderr, &prefix, &commands.tell));
+        let mut complaints = std::pin::pin!(complaints::pass_on(stderr, job.record.id, job.token, &commands.tell));
         let (mut is_read, mut last, mut cause) = (false, None, None);
         let mut time_is_up = commands.timeout.map(|timeout| Instant::now() + timeout);
         let (mut stop, mut is_kept) = (job.stop.clone(), true);
@@ -106,6 +107,10 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
                 }
             }
         };
+        if status.as_ref().is_ok_and(|status| status.signal().is_some()) {
+            // It may have been the supervisor that was killed; then it has not seen to what the program left.
+            orphans::sweep(&job.execution).await;
+        }
         // Something that could not be killed may keep the pipes open: what it says is not waited for.
         let late = Instant::now() + LAST_WORDS;
         if !is_read && timeout_at(late, reading).await.is_ok_and(|fits| !fits) {
@@ -118,6 +123,7 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
         (status, cause, last)
     };
     match (cause, status) {
+        (None, Ok(status)) if is_told_to_end(status) && closes_with_it(job).await => yielded(),
         // A program that was told to end may well end with 0, without having done its work.
         (Some(Cause::Stopping), _) | (_, Err(_)) => yielded(),
         (Some(Cause::TimedOut), _) => {
@@ -132,10 +138,31 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
     }
 }
 
-/// Shown before each line that the program complains with: enough to tell one job from another.
-fn prefix(job: &Job) -> String {
-    let id = job.record.id.simple().to_string();
-    format!("[{}.{}] ", &id[24..], job.token)
+/// By somebody else's SIGTERM, SIGINT or SIGHUP.
+fn is_told_to_end(status: ExitStatus) -> bool {
+    status.signal().is_some_and(|signal| [1, 2, 15].contains(&signal))
+}
+
+/// Whether the worker is to end, too: then it was a signal to all of its processes, and the job did not fail.
+async fn closes_with_it(job: &Job) -> bool {
+    tokio::time::timeout(SAME_SIGNAL, job.stopped()).await.is_ok()
+}
+
+/// The job is held meanwhile: given back, it or the next would be here again at once.
+async fn start_patiently(commands: &Commands, url: &str, job: &Job) -> Option<Child> {
+    let until = Instant::now() + STARTING;
+    let mut backoff = Backoff::default();
+    loop {
+        let error = match start(commands, url, job) {
+            Ok(child) => return Some(child),
+            Err(error) => error,
+        };
+        let pause = backoff.pause();
+        if Instant::now() + pause > until || tokio::time::timeout(pause, job.stopped()).await.is_ok() {
+            tracing::warn!(%error, "cannot start a process: the job is given back");
+            return None;
+        }
+    }
 }
 
 fn start(commands: &Commands, url: &str, job: &Job) -> std::io::Result<Child> {
@@ -168,9 +195,10 @@ fn start(commands: &Commands, url: &str, job: &Job) -> std::io::Result<Child> {
         Some(traceparent) => command.env("TRACEPARENT", &**traceparent),
         None => command.env_remove("TRACEPARENT"),
     };
-    if !commands.pass_key {
-        command.env_remove("ONCEWARD_KEY");
-    }
+    match &commands.key {
+        Some(key) => command.env("ONCEWARD_KEY", key),
+        None => command.env_remove("ONCEWARD_KEY"),
+    };
     command.spawn()
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::client::Client;
-use crate::command::complaints::Tell;
+use crate::command::complaints::{Complaint, Tell};
+use crate::command::orphans;
 use crate::command::running;
 use crate::command::verdict::{self, ResultKind, Verdict};
 use crate::error::ClientError;
@@ -53,10 +54,10 @@ pub struct Commands {
     /// How long programs may go on when the worker is to end.
     pub grace: Duration,
     pub result: ResultKind,
-    /// Whether programs get the worker's own key in their environment.
-    pub pass_key: bool,
+    /// A key that programs get in their environment; they get none otherwise.
+    pub key: Option<String>,
     /// Where the lines go that programs write to standard error.
-    pub tell: Arc<dyn Fn(&str) + Send + Sync>,
+    pub tell: Arc<dyn Fn(&Complaint<'_>) + Send + Sync>,
 }
 
 impl fmt::Debug for Commands {
@@ -76,7 +77,7 @@ pub enum CommandEnd {
 
 impl Commands {
     pub fn new(command: Vec<OsString>, supervisor: Launcher) -> Self {
-        let tell: Tell = Arc::new(|line| tracing::info!("{line}"));
+        let tell: Tell = Arc::new(|said| tracing::info!("{said}"));
         Self {
             command,
             supervisor,
@@ -84,18 +85,20 @@ impl Commands {
             kill_after: Duration::from_secs(5),
             grace: Duration::from_secs(30),
             result: ResultKind::Auto,
-            pass_key: false,
+            key: None,
             tell,
         }
     }
 
-    /// Run the program for each job until `shutdown` comes, and let what then runs finish within the grace.
+    /// Run the program for each job until `shutdown` comes, and let what then runs finish within the grace. From here on orphans of
+    /// this process's children become its own children (on Linux), so that what a killed supervisor left can be ended.
     pub async fn run(
         self,
         client: &Client,
         working: Working,
         shutdown: impl Future<Output = ()>,
     ) -> Result<CommandEnd, ClientError> {
+        orphans::adopt();
         let grace = self.grace;
         let (cannot, mut told) = watch::channel(None::<String>);
         let (commands, url) = (Arc::new(self), client.server());

@@ -129,7 +129,7 @@ impl Held {
             length,
             reporter,
             committed: AtomicBool::new(false),
-            gone: watch::Sender::new(received + length),
+            gone: watch::Sender::new(received + leased.left()),
         }
     }
 

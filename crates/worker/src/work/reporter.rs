@@ -1,6 +1,7 @@
 //! Reports go together: one alone is sent at once; those that come while others are on their way share the next question.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc, oneshot};
 
@@ -9,7 +10,7 @@ use crate::error::ClientError;
 use crate::reports::Report;
 use crate::shape::{Outcome, Reported};
 
-/// Questions on their way at once, so that a slow one does not hold up heartbeats.
+/// Questions on their way at once; heartbeats have as many of their own, so that slow commits do not hold them up.
 const LINES: usize = 2;
 
 /// In one question: well below what a server takes.
@@ -23,13 +24,16 @@ type Answer = Result<Reported, ClientError>;
 #[derive(Debug)]
 struct Filed {
     report: Report,
+    /// For the answer, where it is of no use later.
+    within: Option<Duration>,
     answer: oneshot::Sender<Answer>,
 }
 
 /// The way to report. Those who wait in it are those who hold jobs, so it is bounded by them.
 #[derive(Clone, Debug)]
 pub(crate) struct Reporter {
-    sender: mpsc::UnboundedSender<Filed>,
+    reports: mpsc::UnboundedSender<Filed>,
+    beats: mpsc::UnboundedSender<Filed>,
 }
 
 #[derive(Debug)]
@@ -41,25 +45,36 @@ struct Tray {
 
 impl Reporter {
     pub(crate) fn start(client: &Client) -> Self {
-        let (sender, incoming) = mpsc::unbounded_channel();
-        let tray = Arc::new(Mutex::new(Tray { incoming, left: None }));
-        for _ in 0..LINES {
-            tokio::spawn(carry(client.clone(), Arc::clone(&tray)));
-        }
-        Self { sender }
+        Self { reports: lines(client), beats: lines(client) }
     }
 
     /// On its way; the answer comes by itself.
     pub(crate) fn hand_in(&self, report: Report) -> oneshot::Receiver<Answer> {
         let (answer, answered) = oneshot::channel();
         // When nobody carries it any more, the answer is dropped with it.
-        let _ = self.sender.send(Filed { report, answer });
+        let _ = self.reports.send(Filed { report, within: None, answer });
+        answered
+    }
+
+    /// A heartbeat. One that is not answered within this time is given up, so that there is time for another.
+    pub(crate) fn beat(&self, report: Report, within: Duration) -> oneshot::Receiver<Answer> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.beats.send(Filed { report, within: Some(within), answer });
         answered
     }
 
     pub(crate) async fn file(&self, report: Report) -> Answer {
         answered(self.hand_in(report).await)
     }
+}
+
+fn lines(client: &Client) -> mpsc::UnboundedSender<Filed> {
+    let (sender, incoming) = mpsc::unbounded_channel();
+    let tray = Arc::new(Mutex::new(Tray { incoming, left: None }));
+    for _ in 0..LINES {
+        tokio::spawn(carry(client.clone(), Arc::clone(&tray)));
+    }
+    sender
 }
 
 /// The carriers end only with their runtime.
@@ -92,7 +107,11 @@ async fn carry(client: Client, tray: Arc<Mutex<Tray>>) {
                 load.push(next);
             }
         }
-        send(&client, load).await;
+        let mut patience = client.patience;
+        if let Some(within) = load.iter().filter_map(|filed| filed.within).min() {
+            patience.answer = patience.answer.min(within);
+        }
+        send(&client.with(patience), load).await;
     }
 }
 
