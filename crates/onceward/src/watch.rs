@@ -138,9 +138,12 @@ enum Shown {
 
 /// Also where nothing is written for long. Files and the like are always read.
 async fn until_nobody_reads() {
-    let out = std::io::stdout().as_fd().try_clone_to_owned();
-    match out.and_then(|out| AsyncFd::register_with_interest(out, Interest::ERROR)) {
-        Ok(out) => drop(out.ready(Interest::ERROR).await),
-        Err(_) => std::future::pending().await,
+    let registered = match std::io::stdout().as_fd().try_clone_to_owned() {
+        Ok(out) => AsyncFd::register_with_interest(out, Interest::ERROR).ok(),
+        Err(_) => None,
+    };
+    match registered {
+        Some(out) => drop(out.ready(Interest::ERROR).await),
+        None => std::future::pending().await,
     }
 }

@@ -121,9 +121,16 @@ impl Commands {
         tokio::select! {
             ended = worker.ended() => ended?,
             () = shutdown => worker.close().await?,
-            _ = told.wait_for(Option::is_some) => worker.close().await?,
+            () = is_told(&mut told) => worker.close().await?,
         }
         let why = told.borrow().clone();
         Ok(why.map_or(CommandEnd::Closed, CommandEnd::CannotRun))
+    }
+}
+
+async fn is_told(told: &mut watch::Receiver<Option<String>>) {
+    if told.wait_for(Option::is_some).await.is_err() {
+        // Nobody is left who could say so.
+        std::future::pending().await
     }
 }
