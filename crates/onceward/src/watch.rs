@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use onceward_worker::{Client, ClientError, Entry, Following};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
 use uuid::Uuid;
 
 use crate::answer::{Outcome, complain, is_heard};
@@ -139,7 +139,8 @@ enum Shown {
 /// Also where nothing is written for long. Files and the like are always read.
 async fn until_nobody_reads() {
     let registered = match std::io::stdout().as_fd().try_clone_to_owned() {
-        Ok(out) => AsyncFd::register_with_interest(out, Interest::ERROR).ok(),
+        // Not checked, so that it stays as blocking as it is: nothing is written to it here.
+        Ok(out) => pipe::Sender::from_owned_fd_unchecked(out).ok(),
         Err(_) => None,
     };
     match registered {

@@ -13,7 +13,6 @@ pub(crate) struct Came {
     pub(crate) connection: usize,
     pub(crate) path: String,
     pub(crate) head: String,
-    pub(crate) body: Value,
 }
 
 impl Came {
@@ -28,7 +27,7 @@ pub(crate) enum Reaction {
     Answer(u16, Value),
     /// The connection stays, and nothing ever comes.
     Silence,
-    /// Bytes of a stream, and then the end of the connection.
+    /// A part of a stream, and then the connection breaks.
     Stream(String),
 }
 
@@ -65,8 +64,7 @@ async fn serve(stream: TcpStream, connection: usize, react: Arc<React>) -> Optio
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await.ok()?;
         let path = head.split(' ').nth(1)?.to_owned();
-        let body = serde_json::from_slice(&body).unwrap_or_default();
-        match react(&Came { connection, path, head, body }) {
+        match react(&Came { connection, path, head }) {
             Reaction::Answer(status, answer) => {
                 let answer = answer.to_string();
                 let kind = if status < 400 { "application/json" } else { "application/problem+json" };
@@ -78,7 +76,8 @@ async fn serve(stream: TcpStream, connection: usize, react: Arc<React>) -> Optio
             }
             Reaction::Silence => std::future::pending().await,
             Reaction::Stream(events) => {
-                let text = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{events}");
+                let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+                let text = format!("{head}{:x}\r\n{events}\r\n", events.len());
                 stream.get_mut().write_all(text.as_bytes()).await.ok()?;
                 return None;
             }
