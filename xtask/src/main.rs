@@ -1,6 +1,7 @@
 //! The gate and the generators. One file a command.
 
 mod bench;
+mod contract;
 mod copy;
 mod deny;
 mod fuzz;
@@ -8,6 +9,7 @@ mod lab;
 mod mutants;
 mod packages;
 mod pictures;
+mod postgres;
 mod programs;
 mod prove;
 mod purity;
@@ -44,6 +46,8 @@ cargo xtask COMMAND
   sdk [--seed N] [--jobs N] [--kills N]
                        the worker libraries for Python and TypeScript: types, tests against the real server, and the server
                        killed under workers of all languages, on both databases
+  contract [--seed N] [--examples N]
+                       Schemathesis against the real server on both databases: no server error, no answer outside the contract
   lab [--only FM-1]    every failure mode: the damage without its guard, prevented with it, recovered
   fuzz [--seconds N] [--short] [TARGET]
                        libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
@@ -83,6 +87,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["lab", words @ ..] => lab::run(words),
         ["torture", words @ ..] => torture::run(words),
         ["sdk", words @ ..] => sdk::run(words),
+        ["contract", words @ ..] => contract::run(words),
         ["fuzz", options @ ..] => fuzz::run(&fuzz::Options::parse(options)?),
         ["mutants", "--code", options @ ..] => mutants::code::run(&mutants::code::Options::parse(options)?),
         ["mutants", words @ ..] => mutants::run_words(words),

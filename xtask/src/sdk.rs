@@ -1,13 +1,14 @@
 //! The worker libraries for other languages: their types checked, installed as users install them, their tests run against the real
 //! server, and the server killed under the workers of all languages at once.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
+use crate::postgres::Postgres;
+use crate::shell::quiet;
 use crate::workers::at_once;
 use crate::{packages, programs, shell, tree};
 
@@ -56,8 +57,7 @@ struct Tools {
 impl Tools {
     fn find() -> Result<Self> {
         let root = tree::root();
-        let own = std::env::current_exe()?;
-        let programs = own.parent().context("a program stands in a folder")?.to_owned();
+        let programs = programs::folder()?;
         std::fs::create_dir_all(root.join(FOLDER))?;
         Ok(Self {
             programs,
@@ -109,7 +109,7 @@ impl Tools {
         let tsc = self.typescript.join("node_modules/typescript/bin/tsc");
         quiet(self.in_node(&self.node.to_string_lossy()).arg(tsc))?;
         let mut test = self.in_node(&self.node.to_string_lossy());
-        let tests = ["client", "worker", "keys", "kill"].map(|name| format!("built/test/{name}.test.js"));
+        let tests = ["client", "worker", "trouble", "keys", "kill"].map(|name| format!("built/test/{name}.test.js"));
         let told = quiet(test.args(["--test", "--test-reporter=tap"]).args(tests))?;
         number_after(&told, "# pass ").context("the tests of sdk/typescript tell no count")
     }
@@ -119,7 +119,6 @@ impl Tools {
         let postgres = Postgres::start(&self.programs)?;
         let mut driver = self.in_python(&tree::root().join("sdk/tests"));
         driver.args(["killing.py", "--db", "sqlite", "--db", &postgres.url]).arg("--node").arg(&self.node);
-        driver.env("ONCEWARD_TOILER", self.programs.join("examples/toiler"));
         shell::run(driver.args(words))
     }
 
@@ -159,48 +158,10 @@ fn is_older(file: &Path, than: &Path) -> bool {
     modified(file) < modified(than) || !file.exists()
 }
 
-/// What it printed; shown where it fails.
-fn quiet(command: &mut Command) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
-    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if !output.status.success() {
-        println!("{told}");
-        bail!("{command:?} failed ({})", output.status);
-    }
-    Ok(told)
-}
-
 /// The number behind the last of these words at a line's begin.
 fn number_after(told: &str, words: &str) -> Option<u64> {
     let rest = told.lines().rev().find_map(|line| line.strip_prefix(words))?;
     rest.split_whitespace().next()?.parse().ok()
-}
-
-/// A server that ends with this value.
-struct Postgres {
-    url: String,
-    process: Child,
-}
-
-impl Postgres {
-    fn start(programs: &Path) -> Result<Self> {
-        let mut command = shell::command(&programs.join("test_postgres").to_string_lossy());
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let mut url = String::new();
-        BufReader::new(process.stdout.take().context("a pipe")?).read_line(&mut url)?;
-        if url.trim().is_empty() {
-            bail!("PostgreSQL did not start ({})", process.wait()?);
-        }
-        Ok(Self { url: url.trim().to_owned(), process })
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        drop(self.process.stdin.take());
-        // It stops the server and ends.
-        let _ = self.process.wait();
-    }
 }
 
 #[cfg(test)]

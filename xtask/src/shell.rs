@@ -56,3 +56,14 @@ pub(crate) fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result
 pub(crate) fn is_there(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
+
+/// What it printed; shown where it fails.
+pub(crate) fn quiet(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        println!("{told}");
+        bail!("{command:?} failed ({})", output.status);
+    }
+    Ok(told)
+}

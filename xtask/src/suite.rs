@@ -32,6 +32,9 @@ pub(crate) fn build() -> Result<Vec<Binary>> {
 pub(crate) fn run(binaries: &[Binary], counts: &mut Counts) -> Result<()> {
     packages::have_postgres()?;
     packages::have_strace()?;
+    packages::have_curl()?;
+    packages::have_rclone()?;
+    packages::have_document_programs()?;
     let mut succeeded = true;
     for (good, found) in at_once(binaries, play)? {
         succeeded &= good;

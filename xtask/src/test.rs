@@ -5,7 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::{
-    bench, deny, lab, mutants, pictures, programs, prove, purity, rules, sdk, shell, suite, tidy, torture, tree,
+    bench, contract, deny, lab, mutants, pictures, programs, prove, purity, rules, sdk, shell, suite, tidy, torture,
+    tree,
 };
 
 pub(crate) fn run() -> Result<()> {
@@ -39,6 +40,7 @@ pub(crate) fn run() -> Result<()> {
     step("rules proved: code", || prove::run(&prove::Options::all_code()))?;
     step("the lab", || lab::run(&[]))?;
     step("libraries for other languages", || sdk::run(&[]))?;
+    step("the contract over HTTP", || contract::run(&[]))?;
     step("torture, short form", || torture::run(&["--short"]))?;
     step("mutants of lifecycle files, a sample", || mutants::run(&mutants::Options::short()))?;
     step("dependencies", || deny.run())?;

@@ -9,6 +9,9 @@ use crate::config::Config;
 use crate::error::EngineError;
 use crate::queue::Submission;
 
+/// How deep what a call brings may be nested. Readers of JSON stop at 128, and the log and answers wrap it a few times.
+const DEEPEST: usize = 100;
+
 /// How much a call may bring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
@@ -25,6 +28,9 @@ impl Bounds {
         let most = if matches!(submission.call, Call::Commit { .. }) { self.result } else { self.input };
         if call_bytes(&submission.call) > most {
             return Err(EngineError::TooLarge { most });
+        }
+        if depth(&submission.call) > DEEPEST {
+            return Err(EngineError::TooDeep { most: DEEPEST });
         }
         if let Some(once) = &submission.once {
             once.check()?;
@@ -64,6 +70,23 @@ fn call_bytes(call: &Call) -> usize {
 
 fn map_bytes(map: &Map<String, Json>) -> usize {
     map.iter().fold(0, |sum, (name, value)| sum.saturating_add(name.len() + 4).saturating_add(json_bytes(value)))
+}
+
+fn depth(call: &Call) -> usize {
+    match call {
+        Call::Create(create) => create.fields.values().map(levels).max().unwrap_or(0),
+        Call::Fire { input, .. } => input.values().map(levels).max().unwrap_or(0),
+        Call::Commit { result, .. } => levels(result),
+        _ => 0,
+    }
+}
+
+fn levels(value: &Json) -> usize {
+    match value {
+        Json::Array(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
+        Json::Object(map) => 1 + map.values().map(levels).max().unwrap_or(0),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => 0,
+    }
 }
 
 /// About as long as it is as text.

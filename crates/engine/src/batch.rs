@@ -9,7 +9,7 @@ use std::time::Duration;
 use onceward_core::decide::Question;
 use onceward_store::{Batch, Outcome, Save, Store, Write};
 use tokio::time::{Instant, Sleep, sleep_until};
-use tracing::{debug, warn};
+use tracing::{debug, trace, warn};
 
 use crate::checks;
 use crate::counted::{KINDS, kind};
@@ -297,6 +297,7 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
         Save::Saved { last, .. } => {
             shared.counted.saved(batch.writes.len(), begun.elapsed());
             shared.counted.decided(&batch.writes, &base);
+            trace!(operations = batch.writes.len(), last, "a batch is saved");
             shared.counted.untold(spent.untold);
             if let Some(spans) = &shared.config.spans {
                 spans::tell(&**spans, &batch.writes);

@@ -1,5 +1,6 @@
 //! What a program calls.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onceward_core::decide::{Call, Create, ErrorReport};
@@ -18,7 +19,7 @@ use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
 use crate::keys::KeyDesk;
 use crate::leasing::{self, Desk, Leased, Wanted};
-use crate::objects::Objects;
+use crate::objects::{Arriving, Objects};
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
 use crate::roll::Roll;
@@ -28,7 +29,7 @@ use crate::stream::LogStream;
 use crate::timers::SetAside;
 use crate::trail::Trail;
 use crate::working::Worker;
-use crate::{batch, elsewhere, inbox, objects, prune, roll, timers};
+use crate::{batch, elsewhere, inbox, objects, prune, rehearsal, roll, timers};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
@@ -102,6 +103,11 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.config.objects.as_ref()
     }
 
+    /// Begin to take in the payload of a record that is made when all of it is there: [`Submission::carrying`].
+    pub fn arriving(&self) -> Arriving {
+        Arriving::new(self.shared.config.objects.clone())
+    }
+
     /// Check lifecycle files and take them in.
     pub async fn define(&self, files: &Files) -> Result<Arc<Catalog>, EngineError> {
         Ok(self.shared.store.put_definitions(files).await?)
@@ -122,13 +128,19 @@ impl<S: Store + 'static> Engine<S> {
             return Ok(Vec::new());
         }
         let mut submissions = submissions;
+        let mut hopeless = BTreeMap::new();
         if let Some(objects) = &self.shared.config.objects {
+            hopeless = rehearsal::hopeless(&self.shared, &mut submissions).await?;
             objects::stow(objects, &mut submissions).await?;
         }
-        let answers = self.shared.queue.enter(submissions)?;
+        let answers = if submissions.is_empty() { Vec::new() } else { self.shared.queue.enter(submissions)? };
         let mut replies = Vec::with_capacity(answers.len());
         for answer in answers {
             replies.push(self.shared.queue.answered(answer).await);
+        }
+        // From the first on, so that each comes to its own place.
+        for (at, refused) in hopeless {
+            replies.insert(at, Err(refused));
         }
         Ok(replies)
     }

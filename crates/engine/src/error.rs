@@ -21,6 +21,9 @@ pub enum EngineError {
     BatchTooLarge { most: usize },
     #[error("this call brings more than {most} bytes")]
     TooLarge { most: usize },
+    /// What comes back out of the log is wrapped a few times more, and must still be read.
+    #[error("fields, an input or a result are nested at most {most} deep")]
+    TooDeep { most: usize },
     /// The bytes beside a call are not those of the payload that it names.
     #[error("the bytes that came are not those of the payload that the call names")]
     BadContent,
@@ -93,7 +96,12 @@ impl EngineError {
         match self {
             Self::Refused(refusal) => refusal.status,
             Self::TooLarge { .. } => 413,
-            Self::BadContent | Self::BadKey | Self::KeyReused | Self::BatchTooLarge { .. } | Self::BadApiKey(_) => 422,
+            Self::BadContent
+            | Self::BadKey
+            | Self::KeyReused
+            | Self::BatchTooLarge { .. }
+            | Self::TooDeep { .. }
+            | Self::BadApiKey(_) => 422,
             Self::KeyRunning | Self::TooManyKeys { .. } => 409,
             Self::Pruned { .. } => 410,
             Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
@@ -113,6 +121,7 @@ impl EngineError {
             Self::Overloaded { .. } => "overloaded",
             Self::BatchTooLarge { .. } => "batch_too_large",
             Self::TooLarge { .. } => "too_large",
+            Self::TooDeep { .. } => "bad_input",
             Self::BadContent => "bad_content",
             Self::BadKey => "bad_key",
             Self::KeyReused => "key_reused",
@@ -150,6 +159,7 @@ impl EngineError {
             Self::Refused(_)
             | Self::BatchTooLarge { .. }
             | Self::TooLarge { .. }
+            | Self::TooDeep { .. }
             | Self::BadContent
             | Self::BadKey
             | Self::KeyReused

@@ -50,6 +50,8 @@ pub struct Wanted {
     pub start: bool,
     /// How long to wait for a first job where there is none.
     pub wait: Duration,
+    /// Only what the key was given before: nothing more is leased.
+    pub again: bool,
     /// A key of the worker's: asked again with the same one, it gets the same jobs and no others.
     pub key: Option<Arc<str>>,
 }
@@ -64,6 +66,7 @@ impl Wanted {
             lease: None,
             start: true,
             wait: Duration::ZERO,
+            again: false,
             key: None,
         }
     }
@@ -196,7 +199,7 @@ pub(crate) async fn lease_while<S: Store>(
     let lines = &shared.signals.lines;
     let mut waiter = lines.join(&wanted.lifecycles);
     let mut lost = 0;
-    if most == 0 {
+    if most == 0 || wanted.again {
         return Ok(Vec::new());
     }
     loop {
@@ -214,6 +217,10 @@ pub(crate) async fn lease_while<S: Store>(
         let mut offer = pick(shared, wanted, most, news).await?;
         waiter.has_looked();
         if !offer.records.is_empty() {
+            // It may have waited for its turn at the desk.
+            if !goes_on() {
+                return Ok(Vec::new());
+            }
             let leased = take(shared, actor, wanted, once, &offer.records).await?;
             offer.taken = true;
             drop(offer);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use onceward_core::decide::{Account, Refusal, sees_all};
+use onceward_core::decide::Account;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
@@ -12,6 +12,7 @@ use onceward_store::{AccountName, AccountsQuery, Balance, Entry, StatementQuery,
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::keys::must_be_operator;
 
 /// A move on an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl FromStr for Onward {
 impl<S: Store + 'static> Engine<S> {
     /// Named accounts in the order of asset and name, for an operator.
     pub async fn accounts(&self, actor: &Actor, query: &AccountsQuery) -> Result<Vec<Balance>, EngineError> {
-        allowed(actor)?;
+        must_be_operator(actor)?;
         let query = AccountsQuery { limit: self.shared.page(query.limit), ..query.clone() };
         Ok(self.shared.store.accounts(&query).await?)
     }
@@ -76,7 +77,7 @@ impl<S: Store + 'static> Engine<S> {
     /// What a named account holds, for an operator; `None` where nothing ever moved there. Who else may look is for whoever
     /// asks in the engine's name to know.
     pub async fn account(&self, actor: &Actor, account: &AccountName) -> Result<Option<Balance>, EngineError> {
-        allowed(actor)?;
+        must_be_operator(actor)?;
         Ok(self.shared.store.account(account).await?)
     }
 
@@ -89,7 +90,7 @@ impl<S: Store + 'static> Engine<S> {
         from: Option<Onward>,
         limit: usize,
     ) -> Result<Option<AccountStatement>, EngineError> {
-        allowed(actor)?;
+        must_be_operator(actor)?;
         let limit = self.shared.page(limit);
         let before = from.map(|from| from.before);
         // One more, to see whether there is one.
@@ -123,25 +124,6 @@ fn told(entry: &Entry, account: &AccountName, after: i64, lines: &mut Vec<Line>)
         balance = balance.saturating_sub(amount);
     }
     Ok(balance)
-}
-
-/// Accounts are nobody's records: only an operator may look at all of them.
-fn allowed(actor: &Actor) -> Result<(), EngineError> {
-    if sees_all(actor) {
-        return Ok(());
-    }
-    Err(EngineError::Refused(Box::new(Refusal {
-        status: 403,
-        code: "not_allowed".into(),
-        record: None,
-        lifecycle: None,
-        state: None,
-        event: "look".into(),
-        reason: "only an operator may look at accounts".to_owned(),
-        audit: None,
-        committed: None,
-        denial: false,
-    })))
 }
 
 #[cfg(test)]

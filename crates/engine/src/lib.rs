@@ -16,6 +16,7 @@
 //! | `once.rs` | calls that carry a key are carried out once, and answered the same again |
 //! | `objects/` | large payloads, beside the database |
 //! | `reading.rs` | who sees what, and never a state whose time is over |
+//! | `rehearsal.rs` | calls with large payloads that have no hope, turned away before their bytes are written |
 //! | `relations.rs` | whom a record names, and who names it |
 //! | `ledger.rs` | what named accounts hold, and what moved there |
 //! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
@@ -71,6 +72,7 @@ mod once;
 mod prune;
 mod queue;
 mod reading;
+mod rehearsal;
 mod relations;
 mod retention;
 mod roll;
@@ -96,7 +98,9 @@ pub use leasing::{Leased, Wanted};
 pub use ledger::{AccountStatement, Line, Onward};
 pub use lifecycles::version_of;
 pub use moving::{Left, MOST_MOVED, MovePlan, Moved, Moving};
-pub use objects::{Collected, LARGE, ObjectError, ObjectWriter, Objects, PayloadReader, collect, verify_objects};
+pub use objects::{
+    Arrived, Arriving, Collected, LARGE, ObjectError, ObjectWriter, Objects, PayloadReader, collect, verify_objects,
+};
 pub use once::Once;
 pub use prune::{PruneOptions, Pruned, prune};
 pub use queue::{Answer, Submission};

@@ -9,6 +9,7 @@ use onceward_store::{Catalog, Store, VersionCount};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::keys::must_be_operator;
 
 /// Of a hash, so much at least must be said.
 const PREFIX: usize = 8;
@@ -21,7 +22,7 @@ impl<S: Store + 'static> Engine<S> {
 
     /// How many records live by each version, by state; of all owners, so for operators only.
     pub async fn counts_by_version(&self, actor: &Actor) -> Result<Vec<VersionCount>, EngineError> {
-        operators_only(actor, "look")?;
+        must_be_operator(actor)?;
         Ok(self.shared.store.counts_by_version().await?)
     }
 
@@ -29,7 +30,7 @@ impl<S: Store + 'static> Engine<S> {
     /// to 8 characters at least. New records are made by it from now on, in every process; those that are there keep theirs. For
     /// operators.
     pub async fn use_version(&self, actor: &Actor, name: &str, hash: &str) -> Result<Arc<Lifecycle>, EngineError> {
-        operators_only(actor, "use")?;
+        must_be_operator(actor)?;
         let store = &self.shared.store;
         let version = version_of(&*store.newest_definitions().await?, name, hash)?;
         store.use_definition(&version.hash, &actor.id, store.now().await?).await?;
@@ -57,13 +58,6 @@ pub fn version_of(catalog: &Catalog, name: &str, hash: &str) -> Result<Arc<Lifec
         }
         (None, _) => Err(refused("use", 404, "no_such_version", format!("no version of {name} begins with {hash}"))),
     }
-}
-
-pub(crate) fn operators_only(actor: &Actor, event: &str) -> Result<(), EngineError> {
-    if actor.has_role("operator") || actor.has_role("engine") {
-        return Ok(());
-    }
-    Err(refused(event, 403, "not_allowed", "this is for operators".to_owned()))
 }
 
 pub(crate) fn refused(event: &str, status: u16, code: &str, reason: String) -> EngineError {

@@ -17,7 +17,8 @@ use onceward_store::{Base, Catalog, ListQuery, Store, short};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::lifecycles::{operators_only, refused, version_of};
+use crate::keys::must_be_operator;
+use crate::lifecycles::{refused, version_of};
 use crate::queue::Submission;
 
 /// Rounds of loading for one record that is only looked at.
@@ -79,7 +80,7 @@ pub struct Left {
 impl<S: Store + 'static> Engine<S> {
     /// What a move would come to; refused where no record could be moved as it says. For operators.
     pub async fn plan_move(&self, actor: &Actor, moving: &Moving) -> Result<MovePlan, EngineError> {
-        operators_only(actor, "move")?;
+        must_be_operator(actor)?;
         let store = &self.shared.store;
         let catalog = store.newest_definitions().await?;
         let (from, to) = ends(&catalog, moving)?;

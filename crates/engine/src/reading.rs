@@ -88,6 +88,11 @@ impl<S: Store + 'static> Engine<S> {
     /// Records that the actor may see, oldest first. What is due is done first. A page may have fewer records than were asked for, or
     /// none, and still tell where the next one starts: only so many records are looked at for one page.
     pub async fn list(&self, actor: &Actor, query: &ListQuery) -> Result<Page, EngineError> {
+        // No database has a NUL in a text, and not each can be asked for one.
+        let asked = [&query.lifecycle, &query.state, &query.owner];
+        if asked.into_iter().flatten().any(|text| text.contains('\0')) {
+            return Ok(Page::default());
+        }
         sweep(&self.shared).await?;
         let mut reader = Reader::new(&self.shared, actor).await?;
         let mut query = ListQuery { limit: self.shared.page(query.limit), ..query.clone() };
@@ -98,6 +103,13 @@ impl<S: Store + 'static> Engine<S> {
             query.owner = Some(Arc::clone(&actor.id));
         }
         let mut page = Page::default();
+        // Where the store picks among records that the actor may not see, the length of pages tells how many fit. So it picks only
+        // among the actor's own, or where nobody is kept from anything.
+        let asked = query.clone();
+        let is_open = sees_all(actor) || query.owner.as_ref() == Some(&actor.id);
+        if !is_open && !reader.hides_nothing(query.lifecycle.as_deref()) {
+            query = ListQuery { lifecycle: None, state: None, owner: None, ..query };
+        }
         if self.are_none(&query).await? {
             return Ok(page);
         }
@@ -110,7 +122,7 @@ impl<S: Store + 'static> Engine<S> {
             looks += 1;
             let now = self.shared.store.now().await?;
             for record in found.records {
-                match reader.listed(record, now, query.state.as_deref()).await {
+                match reader.listed(record, now, &asked).await {
                     Ok(record) => page.records.extend(record),
                     // Nobody can say what it is now: whoever asks for it by its id is told why.
                     Err(error) if error.may_be_of_one() => page.unreadable += 1,
@@ -176,15 +188,19 @@ impl<'a, S: Store> Reader<'a, S> {
         Ok(if self.may(&record).await? { Some(record) } else { None })
     }
 
-    /// A record of a list, brought up to date, where it is in this state and the actor may see it.
+    /// A record of a list, brought up to date, where it is as asked and the actor may see it.
     async fn listed(
         &mut self,
         record: Arc<Record>,
         now: Time,
-        state: Option<&str>,
+        asked: &ListQuery,
     ) -> Result<Option<Arc<Record>>, EngineError> {
+        let is_it = |asked: &Option<Arc<str>>, own: &str| asked.as_deref().is_none_or(|asked| asked == own);
+        if !is_it(&asked.lifecycle, &record.lifecycle.name) || !is_it(&asked.owner, &record.owner) {
+            return Ok(None);
+        }
         let record = if is_due(&record, now) { fresh(self.shared, record.id).await? } else { Some(record) };
-        let fits = |record: &Arc<Record>| state.is_none_or(|state| *state == **record.state_name());
+        let fits = |record: &Arc<Record>| is_it(&asked.state, record.state_name());
         match record.filter(fits) {
             Some(record) if self.may(&record).await? => Ok(Some(record)),
             _ => Ok(None),
@@ -214,6 +230,14 @@ impl<'a, S: Store> Reader<'a, S> {
             }
         }
         Err(EngineError::Undecided)
+    }
+
+    /// Whether every version of a lifecycle shows its records to anyone.
+    fn hides_nothing(&self, lifecycle: Option<&str>) -> bool {
+        let all = self.catalog.lifecycles();
+        let mut own = all.values().filter(|own| lifecycle == Some(&*own.name));
+        own.next().is_some_and(|first| shown_to(first) == Shown::ToAnyone)
+            && own.all(|other| shown_to(other) == Shown::ToAnyone)
     }
 
     /// How far any version of a lifecycle, or of all of them, shows its records.

@@ -13,6 +13,9 @@ use crate::reading::Reader;
 /// Records on one page of one link, or in one list of a record's own: each is looked at, whether the actor may see it.
 const MOST: usize = 100;
 
+/// Looks at the store for one page of a link, where few of the records may be seen.
+const LOOKS: usize = 200;
+
 /// Which of a record's relations.
 #[derive(Clone, Debug, Default)]
 pub struct RelationsQuery {
@@ -66,13 +69,39 @@ impl<S: Store + 'static> Engine<S> {
         let wanted = |name: &Arc<str>| query.link.as_ref().is_none_or(|link| link == name);
         for link in record.lifecycle.links.iter().filter(|link| wanted(&link.name)) {
             let after = query.after.filter(|_| query.link.is_some());
-            let limit = query.limit.clamp(1, MOST);
-            let asked = LinkQuery { target: id, from: link.from.clone(), after, limit };
-            let page = self.shared.store.linked(&asked).await?;
-            let records = seen(&mut reader, page.records).await?;
-            relations.links.push((Arc::clone(&link.name), Linked { records, next: page.next }));
+            let asked = LinkQuery { target: id, from: link.from.clone(), after, limit: query.limit.clamp(1, MOST) };
+            relations.links.push((Arc::clone(&link.name), self.linked(&mut reader, asked).await?));
         }
         Ok(Some(relations))
+    }
+
+    /// A page of those that the actor may see. Those that it may not see neither shorten it nor make it go on: their number is told to
+    /// nobody, as far as so many are looked at.
+    async fn linked(&self, reader: &mut Reader<'_, S>, mut query: LinkQuery) -> Result<Linked, EngineError> {
+        let (wanted, mut linked) = (query.limit, Linked::default());
+        for _ in 0..LOOKS {
+            // No more than fit: the place after the last of them is the next page's.
+            query.limit = wanted.saturating_sub(linked.records.len());
+            let is_full = query.limit == 0;
+            if is_full {
+                query.limit = MOST;
+            }
+            let page = self.shared.store.linked(&query).await?;
+            let more = seen(reader, page.records).await?;
+            if is_full {
+                if !more.is_empty() {
+                    return Ok(linked);
+                }
+            } else {
+                linked.records.extend(more);
+                linked.next = page.next;
+            }
+            match page.next {
+                None => return Ok(Linked { next: None, ..linked }),
+                next => query.after = next,
+            }
+        }
+        Ok(linked)
     }
 }
 

@@ -8,6 +8,7 @@ use onceward_core::decide::sees_all;
 use onceward_core::record::Actor;
 use onceward_store::{Entry, Store};
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::EngineError;
 use crate::reading::Reader;
@@ -37,6 +38,14 @@ impl<S: Store> LogStream<S> {
     ///
     /// May be given up while it waits, and called again: nothing is left out.
     pub async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
+        match self.next_by(None).await {
+            Err(EngineError::Closed) => Ok(None),
+            next => next,
+        }
+    }
+
+    /// The same, and `None` where all that is there was read and by this time nothing more has come. Closed is an error here.
+    pub async fn next_by(&mut self, until: Option<Instant>) -> Result<Option<Entry>, EngineError> {
         loop {
             if let Some(entry) = self.read.pop_front() {
                 return Ok(Some(entry));
@@ -53,10 +62,19 @@ impl<S: Store> LogStream<S> {
                 continue;
             }
             if closed {
+                return Err(EngineError::Closed);
+            }
+            let poll = Instant::now() + self.shared.config.poll;
+            let news = timeout_at(until.map_or(poll, |until| until.min(poll)), self.news.changed()).await;
+            if news.is_err() && until.is_some_and(|until| until <= Instant::now()) {
                 return Ok(None);
             }
-            let _ = tokio::time::timeout(self.shared.config.poll, self.news.changed()).await;
         }
+    }
+
+    /// How far the log was read and handed out, with what the actor may not see: from here on a reader goes on without a gap.
+    pub fn place(&self) -> u64 {
+        self.read.front().map_or(self.after, |next| next.seq.saturating_sub(1))
     }
 
     /// The next entry where it was read already.

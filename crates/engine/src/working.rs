@@ -194,6 +194,7 @@ async fn turn<S, R, F>(
             lease: working.lease,
             start: true,
             wait: WAIT,
+            again: false,
             key: None,
         };
         match leasing::lease_while(&shared, &working.actor, &wanted, &goes_on).await {

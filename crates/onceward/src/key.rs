@@ -1,7 +1,7 @@
 //! `onceward key`: API keys, through a server or in a database that none has open.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
+use crate::remote;
 
 /// The file that a server makes where it is told nothing else.
 const USUAL: &str = "onceward.db";
@@ -105,6 +106,9 @@ struct Place {
     /// An operator's key, for the server
     #[arg(long, value_name = "KEY", env = "ONCEWARD_KEY", hide_env_values = true)]
     key: Option<String>,
+    /// Over https, trust those who are in this file (PEM), too
+    #[arg(long, env = "ONCEWARD_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Print JSON on standard output
     #[arg(long)]
     json: bool,
@@ -175,7 +179,8 @@ impl Place {
             return in_database(&Database::Sqlite(USUAL.into()), asked).await;
         }
         let server = self.server.as_deref().unwrap_or(SERVER);
-        match through(&Client::new(server, self.key.as_deref().filter(|key| !key.is_empty()))?, asked).await {
+        let key = self.key.as_deref().filter(|key| !key.is_empty());
+        match through(&remote::client(server, key, self.ca.as_deref())?, asked).await {
             Ok(done) => Ok(Ok(done)),
             Err(ClientError::Problem(problem)) => {
                 Ok(Err(Refused { reason: problem.to_string(), error: serde_json::to_value(problem)? }))

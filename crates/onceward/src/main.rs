@@ -19,6 +19,8 @@ mod list;
 mod logging;
 mod migrate;
 mod new;
+mod objects;
+mod parts;
 mod prune;
 mod remote;
 mod serve;

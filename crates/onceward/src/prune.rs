@@ -7,12 +7,13 @@ use std::time::Duration as Length;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use onceward_core::time::Duration;
-use onceward_engine::{Config, Objects, PruneOptions, Pruned, Retention, collect, prune};
+use onceward_engine::{Config, PruneOptions, Pruned, Retention, collect, prune};
 use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
+use crate::objects::Kept;
 
 /// Take out of a database what has ended long ago
 ///
@@ -33,6 +34,8 @@ pub(crate) struct Prune {
     /// The database
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: Database,
+    #[command(flatten)]
+    objects: Kept,
     /// How long after its end a record is kept, as 30d or 12h
     #[arg(long, default_value = "30d", value_name = "TIME", value_parser = length)]
     older_than: Length,
@@ -120,10 +123,12 @@ impl Prune {
         if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
             return Err(anyhow!("no lifecycle of this database is called `{name}`"));
         }
+        // Before anything is taken out: it may be that it is nowhere to be found.
+        let objects = self.objects.existing(&self.db).await?;
         let pruned = prune(store, options).await.map_err(anyhow::Error::from)?;
-        if let (Some(folder), false) = (self.db.objects().filter(|folder| folder.is_dir()), self.dry_run) {
+        if let (Some(objects), false) = (objects, self.dry_run) {
             // Large payloads whose last record is gone.
-            collect(store, &Objects::folder(folder), Config::default().orphans).await?;
+            collect(store, &objects, Config::default().orphans).await?;
         }
         Ok(pruned)
     }

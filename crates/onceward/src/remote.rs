@@ -1,5 +1,6 @@
 //! Which server a verb speaks to, and how its answers end.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,6 +23,9 @@ pub(crate) struct Remote {
     /// The key to speak with; better left in the environment, where others cannot read it
     #[arg(long, env = "ONCEWARD_KEY", hide_env_values = true, value_name = "KEY")]
     key: Option<String>,
+    /// Over https, trust those who are in this file (PEM), too
+    #[arg(long, env = "ONCEWARD_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
 }
 
 impl Remote {
@@ -47,6 +51,14 @@ impl Remote {
         let client = self.client()?;
         let answer = runtime()?.block_on(ask(client));
         finish(answer, as_json, shown)
+    }
+}
+
+/// A server by its address, whom to trust for it, and the key to speak with.
+pub(crate) fn client(server: &str, key: Option<&str>, ca: Option<&Path>) -> Result<Client, ClientError> {
+    match ca {
+        Some(file) => Client::trusting(server, key, file),
+        None => Client::new(server, key),
     }
 }
 

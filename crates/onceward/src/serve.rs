@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use onceward_engine::{Config, Engine, Http, Objects};
+use onceward_engine::{Checks, Config, Engine, Http, Objects};
 use onceward_server::{Observe, Settings};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -18,7 +19,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
 use crate::logging::{self, LogFormat};
+use crate::objects::Kept;
+use crate::parts::parts;
 
+mod image;
 mod loading;
 mod traces;
 
@@ -37,7 +41,7 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 /// needs one; docs/auth.md tells more.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080"
+    after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
 )]
 pub(crate) struct Serve {
     /// The database: sqlite:PATH, `sqlite::memory:` for one that goes with the process, or postgres://…
@@ -46,10 +50,8 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// The folder for payloads of more than 64 KB; a database file has its own beside it, as FILE.objects. With PostgreSQL they
-    /// stand in the database unless a folder is named, which all processes must share
-    #[arg(long, value_name = "FOLDER")]
-    objects: Option<PathBuf>,
+    #[command(flatten)]
+    objects: Kept,
     /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
@@ -65,6 +67,8 @@ pub(crate) struct Serve {
     /// Where traces go: a collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp: Option<String>,
+    #[command(flatten, next_help_heading = "Image")]
+    image: image::Image,
 }
 
 /// Where the records live.
@@ -99,11 +103,12 @@ impl Serve {
         }
         logging::start(self.log_format)?;
         // Before anything is opened: what is wrong with the files is told without a database.
-        let Some(loading) = loading::read(&self.lifecycles, &Config::default().checks)? else {
+        let (checks, image) = self.image.ready(Config::default().checks)?;
+        let Some(loading) = loading::read(&self.lifecycles, &checks, &self.without())? else {
             return Ok(Outcome::Wanting);
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let done = runtime.block_on(self.serve(&loading));
+        let done = runtime.block_on(self.serve(&loading, checks, image));
         match done {
             Err(error) => match error.downcast_ref() {
                 Some(StoreError::Locked { .. } | StoreError::TooNew { .. } | StoreError::TooOld { .. }) => {
@@ -138,14 +143,20 @@ impl Serve {
     }
 
     /// Wanting, too, where the database does not take the lifecycles; that was shown.
-    async fn serve(&self, loading: &loading::Loading) -> Result<Outcome> {
+    async fn serve(&self, loading: &loading::Loading, checks: Checks, image: image::Ready) -> Result<Outcome> {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
+        // Before the database: that a bucket does not let us in is told at once.
+        let named = self.objects.named().await?;
+        if let Some(objects) = &named {
+            objects.try_writing().await?;
+        }
         let (store, passing) = self.open().await?;
-        let objects = self.objects(passing.as_ref()).map(Objects::folder);
+        let objects = named.or_else(|| self.beside(passing.as_ref()).map(Objects::folder));
         let observe = self.observe()?;
-        let config = Config { result_bytes: RESULT_BYTES, spans: observe.spans(), objects, ..Config::default() };
+        let spans = observe.spans();
+        let config = Config { result_bytes: RESULT_BYTES, spans, objects, checks, ..Config::default() };
         let engine = Engine::open(store, config);
         if !loading.define(&engine).await? {
             engine.close().await;
@@ -157,6 +168,9 @@ impl Serve {
             return Ok(Outcome::Wanting);
         }
         engine.deliver(Http::default(), POSTED_AT_ONCE);
+        if loading.names.iter().any(|name| name == "image.job") {
+            image.open(&engine);
+        }
         say(&self.greeting(listener.local_addr()?, loading, keyed))?;
         let stop = async move {
             tokio::select! {
@@ -165,7 +179,7 @@ impl Serve {
             }
             // To a program that reads the log, the log says it.
             if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-                complain("stopping: finishing what is under way; once more ends it at once\n");
+                logging::tell("stopping: finishing what is under way; once more ends it at once\n");
             }
             tokio::spawn(async move {
                 tokio::select! {
@@ -179,7 +193,7 @@ impl Serve {
         let connections = usual.connections.min(file_handles());
         let settings =
             Settings { connections, observe: Arc::clone(&observe), requests_per_second: self.rate_limit, ..usual };
-        onceward_server::serve(listener, engine, settings, Vec::new(), stop).await?;
+        onceward_server::serve(listener, engine, settings, parts(), stop).await?;
         // The last spans are on their way still.
         tokio::task::spawn_blocking(move || observe.close()).await?;
         Ok(Outcome::Done)
@@ -211,13 +225,22 @@ impl Serve {
         }
     }
 
-    /// Where large payloads go.
-    fn objects(&self, passing: Option<&Passing>) -> Option<PathBuf> {
-        let beside = || match (&self.db, passing) {
+    /// Systems that lack something here, each with what it lacks.
+    fn without(&self) -> Vec<(&'static str, &'static str)> {
+        match (&self.db, self.objects.is_named()) {
+            (Place::Kept(Database::Postgres(_)), false) => {
+                vec![("image", "there is no place for pictures: name one with --objects")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where large payloads go unless a place is named.
+    fn beside(&self, passing: Option<&Passing>) -> Option<PathBuf> {
+        match (&self.db, passing) {
             (Place::Kept(database), _) => database.objects(),
             (Place::Passing, passing) => passing.map(|passing| passing.0.join("onceward.db.objects")),
-        };
-        self.objects.clone().or_else(beside)
+        }
     }
 
     /// Where it is, and what to type next.
@@ -255,14 +278,33 @@ fn file_handles() -> usize {
     has.saturating_sub(OWN_HANDLES).max(OWN_HANDLES)
 }
 
-/// A folder that goes with the process.
+/// A folder that goes with the process, for nobody else to look into.
 struct Passing(PathBuf);
+
+/// Before the number of the process and a word by chance.
+const PASSING: &str = "onceward-serve-";
 
 impl Passing {
     fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("onceward-serve-{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        let all = std::env::temp_dir();
+        forget_the_dead(&all);
+        let path = all.join(format!("{PASSING}{}-{:016x}", std::process::id(), getrandom::u64()?));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
         Ok(Self(path))
+    }
+}
+
+/// Of processes that were killed: nobody else will.
+fn forget_the_dead(all: &Path) {
+    for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(PASSING)?.split_once('-')?.0.parse::<u32>().ok());
+        // In a container the one before may have had our number.
+        let is_dead = |process: u32| process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();
+        if process.is_some_and(is_dead) {
+            // Somebody else's stays, as it should.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 

@@ -1,11 +1,10 @@
 //! `onceward verify`: is everything in a database as its log says?
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use onceward_engine::{Drift, Objects, Report, Watch, verify, verify_objects};
+use onceward_engine::{Drift, Report, Watch, verify, verify_objects};
 use onceward_store::scan::{Scan, What};
 use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
 use serde_json::{Value, json};
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use crate::answer::{Outcome, complain, say};
 use crate::bar::Bar;
 use crate::database::Database;
+use crate::objects::Kept;
 
 /// Recompute everything that a database keeps from its log, and name each difference
 ///
@@ -28,9 +28,8 @@ pub(crate) struct Verify {
     /// The database
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: Database,
-    /// The folder with large payloads; that of an embedded database stands beside it, as FILE.objects
-    #[arg(long, value_name = "FOLDER")]
-    objects: Option<PathBuf>,
+    #[command(flatten)]
+    objects: Kept,
     /// Read large payloads, too, and compare them with their hashes; else only whether they are there
     #[arg(long)]
     contents: bool,
@@ -75,17 +74,12 @@ impl Verify {
 
     async fn look_at<S: Scan>(&self, view: &S, show: &mut Show) -> Result<Report, StoreError> {
         let mut report = verify(view, Clock::machine().now(), show).await?;
-        if let Some(folder) = self.objects() {
-            let objects = Objects::folder(folder);
+        let objects = self.objects.existing(&self.db).await;
+        if let Some(objects) = objects.map_err(|error| StoreError::Unavailable(error.to_string()))? {
             let looked = verify_objects(view, &objects, self.contents, show, &mut report).await;
             looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }
         Ok(report)
-    }
-
-    /// The folder that was named, or the one that is there.
-    fn objects(&self) -> Option<PathBuf> {
-        self.objects.clone().or_else(|| self.db.objects().filter(|folder| folder.is_dir()))
     }
 }
 

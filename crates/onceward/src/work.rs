@@ -63,6 +63,9 @@ pub(crate) struct Work {
     /// How standard output becomes the result
     #[arg(long, default_value = "auto", value_name = "KIND")]
     result: Kind,
+    /// Give programs a payload that is a JSON string as it is, quotes and all, and not its text
+    #[arg(long)]
+    raw: bool,
     /// End when there is no job left, instead of waiting for more
     #[arg(long)]
     until_idle: bool,

@@ -2,12 +2,12 @@
 
 mod desk;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use desk::{folder, notes, onceward, text};
+use onceward_testkit::http;
 use serde_json::Value;
 
 fn json(output: &Output) -> Value {
@@ -65,19 +65,9 @@ impl Serving {
     /// Status and body.
     fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let address = self.url.trim_start_matches("http://").trim_end_matches('/');
-        let mut stream = TcpStream::connect(address).expect("a connection");
-        let host = if headers.contains("host:") { String::new() } else { format!("host: {address}\r\n") };
-        let kind =
-            if body.is_empty() || headers.contains("content-type") { "" } else { "content-type: application/json\r\n" };
-        let length = body.len();
-        let text = format!(
-            "{method} {path} HTTP/1.1\r\n{host}{headers}{kind}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
-        );
-        stream.write_all(text.as_bytes()).expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+        let headers: Vec<_> = headers.lines().filter_map(|line| line.split_once(": ")).collect();
+        let reply = http::call(address, method, path, &headers, Some(body).filter(|body| !body.is_empty()));
+        (reply.status, reply.text())
     }
 
     fn end(mut self) {
@@ -238,6 +228,11 @@ fn nothing_secret_is_logged() {
         std::thread::yield_now();
     }
     said.push_str(&std::fs::read_to_string(folder.join("stdout")).expect("what it said"));
+    // The lowest level does apply, and what was done above is told at it: the silence below means something.
+    for level in ["TRACE", "DEBUG"] {
+        assert!(said.contains(&format!("\"level\":\"{level}\"")), "nothing is told at {level}: {said}");
+    }
+    assert!(said.contains("\"route\":\"/v1/executions/{id}/{report}\""), "{said}");
     for secret in [&operator, &anns, &unknown] {
         let secret = secret.rsplit('_').next().expect("a secret");
         assert!(!said.contains(secret), "a secret is in the log");

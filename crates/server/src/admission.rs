@@ -5,6 +5,7 @@
 //! other site's page. With the first key that is over, for good.
 
 use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{Request, State};
@@ -16,6 +17,7 @@ use onceward_engine::{EngineError, Identity};
 use onceward_store::{Catalog, Store as _};
 
 use crate::app::App;
+use crate::input::{must_be_bytes, must_be_json};
 use crate::problem::Problem;
 
 /// The roles that are ours.
@@ -56,8 +58,13 @@ async fn identify(app: &App, request: &Parts) -> Result<Option<Identity>, Proble
         asked_for => asked_for?,
     };
     if app.settings().loopback && !asked_for {
-        from_this_machine(&request.method, &request.uri, &request.headers)?;
+        from_this_machine(&request.method, &request.uri, &request.headers, app.takes_bytes(path))?;
         return Ok(Some(open(app).await?));
+    }
+    if path == "/" {
+        // Who shows a key is told more.
+        let Ok(key) = bearer(&request.headers) else { return Ok(None) };
+        return Ok(keys.authenticate(key).await.ok());
     }
     if is_public(path) {
         return Ok(None);
@@ -112,7 +119,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, EngineError> {
 
 /// A page of another site can make a browser on this machine send requests here: by a name of its own that it lets point to
 /// 127.0.0.1, or straight to us. The one shows in `Host`, the other in `Origin`.
-fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap, of_bytes: bool) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next().map(|host| host.to_str()), hosts.next()) {
         (Some(Ok(host)), None) if is_loopback(host) => host,
@@ -128,21 +135,16 @@ fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<
             return Err(Problem::new(403, "foreign_origin", detail));
         }
     }
-    let writes = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
-    if writes && !is_json(headers) {
-        return Err(Problem::new(415, "not_json", "send Content-Type: application/json"));
+    match *method {
+        Method::POST | Method::PUT | Method::PATCH if of_bytes => must_be_bytes(headers),
+        Method::POST | Method::PUT | Method::PATCH => must_be_json(headers),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn foreign_host() -> Problem {
     let detail = "no keys are set up here: only requests to 127.0.0.1, [::1] or localhost are answered";
     Problem::new(403, "foreign_host", detail)
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
 /// A loopback name, with any port or none.
@@ -151,7 +153,11 @@ fn is_loopback(host: &str) -> bool {
         Some((name, port)) if port.chars().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => name,
         _ => host,
     };
-    ["127.0.0.1", "[::1]", "localhost"].iter().any(|own| name.eq_ignore_ascii_case(own))
+    // An address of its own cannot be made to point elsewhere.
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        || bare.and_then(|name| name.parse::<Ipv6Addr>().ok()).is_some_and(|address| address.is_loopback())
+        || name.eq_ignore_ascii_case("localhost")
 }
 
 #[cfg(test)]
@@ -165,13 +171,13 @@ mod tests {
     }
 
     fn said(method: &Method, pairs: &[(HeaderName, &'static str)]) -> Option<String> {
-        let judged = from_this_machine(method, &Uri::from_static("/v1/records"), &headers(pairs));
+        let judged = from_this_machine(method, &Uri::from_static("/v1/records"), &headers(pairs), false);
         judged.err().map(|problem| problem.code().to_owned())
     }
 
     #[test]
     fn only_loopback_names_are_this_machine() {
-        for own in ["127.0.0.1", "127.0.0.1:7171", "localhost", "LOCALHOST:1", "[::1]", "[::1]:7171"] {
+        for own in ["127.0.0.1", "127.0.0.1:7171", "localhost", "LOCALHOST:1", "[::1]", "[::1]:7171", "127.0.0.2:80"] {
             assert!(is_loopback(own), "{own}");
             assert_eq!(said(&Method::GET, &[]), Some("foreign_host".to_owned()));
         }
@@ -189,8 +195,9 @@ mod tests {
             "[::2]:80",
             "127.0.0.1:80x",
             "localhost:80:80",
-            "127.0.0.2",
+            "128.0.0.1",
             "0.0.0.0",
+            "127.1",
         ] {
             assert!(!is_loopback(other), "{other}");
         }
@@ -224,7 +231,14 @@ mod tests {
             let said = said(&Method::POST, &[own.clone(), (header::CONTENT_TYPE, kind)]);
             assert_eq!(said.as_deref(), Some("not_json"), "{kind}");
         }
-        assert_eq!(said(&Method::POST, &[own]).as_deref(), Some("not_json"));
+        assert_eq!(said(&Method::POST, std::slice::from_ref(&own)).as_deref(), Some("not_json"));
+        // Where bytes are taken, only as what they are.
+        for (kind, is_taken) in [("application/octet-stream", true), ("application/json", false), ("text/plain", false)]
+        {
+            let pairs = headers(&[own.clone(), (header::CONTENT_TYPE, kind)]);
+            let judged = from_this_machine(&Method::POST, &Uri::from_static("/document/upload"), &pairs, true);
+            assert_eq!(judged.is_ok(), is_taken, "{kind}");
+        }
     }
 
     #[test]

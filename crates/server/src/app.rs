@@ -28,6 +28,8 @@ struct Inner {
     contract: String,
     /// Paths that bound their own time.
     unhurried: Vec<&'static str>,
+    /// Paths that take bytes in place of JSON.
+    bytes: Vec<&'static str>,
 }
 
 impl App {
@@ -36,10 +38,11 @@ impl App {
         settings: Settings,
         contract: String,
         unhurried: Vec<&'static str>,
+        bytes: Vec<&'static str>,
     ) -> Self {
         let (gate, limits) = (Gate::new(&settings), Limits::new(settings.requests_per_second));
         let everybody = Everybody::default();
-        Self { inner: Arc::new(Inner { engine, settings, gate, limits, everybody, contract, unhurried }) }
+        Self { inner: Arc::new(Inner { engine, settings, gate, limits, everybody, contract, unhurried, bytes }) }
     }
 
     pub fn engine(&self) -> &Engine<AnyStore> {
@@ -57,6 +60,10 @@ impl App {
     /// They wait on purpose, and bound themselves.
     pub(crate) fn is_unhurried(&self, path: &str) -> bool {
         matches!(path, "/v1/leases" | "/v1/stream" | "/v1/prune") || self.inner.unhurried.contains(&path)
+    }
+
+    pub(crate) fn takes_bytes(&self, path: &str) -> bool {
+        self.inner.bytes.contains(&path)
     }
 
     pub(crate) fn observe(&self) -> &Arc<Observe> {

@@ -15,7 +15,7 @@ use crate::problem::Problem;
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub actor: Actor,
-    identity: Identity,
+    pub(crate) identity: Identity,
 }
 
 impl Caller {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -28,10 +29,12 @@ impl hyper::service::Service<Request<Incoming>> for Door {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let (app, mut router) = (self.app.clone(), self.router.clone());
         Box::pin(async move {
             let _under_way = app.gate().enter();
+            let room = Arc::new(app.gate().body());
+            request.extensions_mut().insert(Arc::clone(&room));
             let is_unhurried = app.is_unhurried(request.uri().path());
             let most = if is_unhurried { Duration::MAX } else { app.settings().request_time };
             let watched = app.observe().begin(request.method(), request.headers());
@@ -52,6 +55,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
                 response.headers_mut().insert("x-request-id", id);
             }
             watched.answered(response.status().as_u16());
+            drop(room);
             Ok(response)
         })
     }

@@ -116,7 +116,7 @@ impl Gate {
     }
 
     pub(crate) fn body(&self) -> BodyRoom {
-        BodyRoom { all: Arc::clone(&self.bodies), most: self.bodies_most, own: 0 }
+        BodyRoom { all: Arc::clone(&self.bodies), most: self.bodies_most, own: AtomicUsize::new(0) }
     }
 }
 
@@ -147,20 +147,20 @@ impl Drop for UnderWay<'_> {
 pub(crate) struct BodyRoom {
     all: Arc<AtomicUsize>,
     most: usize,
-    own: usize,
+    own: AtomicUsize,
 }
 
 impl BodyRoom {
     /// `false` where there is no room. One that is alone always has some.
-    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
-        let others = self.all.fetch_add(bytes, Ordering::SeqCst).saturating_sub(self.own);
-        self.own += bytes;
-        others == 0 || others.saturating_add(self.own) <= self.most
+    pub(crate) fn grow(&self, bytes: usize) -> bool {
+        let own = self.own.fetch_add(bytes, Ordering::SeqCst);
+        let others = self.all.fetch_add(bytes, Ordering::SeqCst).saturating_sub(own);
+        others == 0 || others.saturating_add(own).saturating_add(bytes) <= self.most
     }
 }
 
 impl Drop for BodyRoom {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.own, Ordering::SeqCst);
+        self.all.fetch_sub(self.own.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 }

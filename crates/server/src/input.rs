@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -11,15 +13,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use onceward_core::record::Payload;
+use onceward_engine::EngineError;
 use onceward_store::Content;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
+use crate::gate::BodyRoom;
 use crate::problem::Problem;
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -38,7 +42,8 @@ impl<T: DeserializeOwned> FromRequest<App> for Given<T> {
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         must_be_json(request.headers())?;
         let settings = app.settings();
-        let mut room = app.gate().body();
+        // Counted until the request is answered: what was read is kept for so long, and longer where a disk is waited for.
+        let room = request.extensions().get::<Arc<BodyRoom>>().cloned().unwrap_or_else(|| Arc::new(app.gate().body()));
         let reading = read(request.into_body(), settings.body_bytes, |bytes| room.grow(bytes));
         let bytes = match tokio::time::timeout(settings.body_time, reading).await {
             Ok(read) => read?,
@@ -48,14 +53,25 @@ impl<T: DeserializeOwned> FromRequest<App> for Given<T> {
     }
 }
 
-/// Other kinds can be sent by any web page to a server on the same machine, without asking.
-fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if kind.eq_ignore_ascii_case("application/json") {
+/// Neither this kind nor that of bytes can be sent by a web page to a server on the same machine without asking; others can.
+pub(crate) fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
+    if is_kind(headers, "application/json") {
         return Ok(());
     }
     Err(Problem::new(415, "not_json", "send Content-Type: application/json"))
+}
+
+/// For a body that is taken as it is.
+pub fn must_be_bytes(headers: &HeaderMap) -> Result<(), Problem> {
+    if is_kind(headers, "application/octet-stream") {
+        return Ok(());
+    }
+    Err(Problem::new(415, "not_bytes", "send Content-Type: application/octet-stream"))
+}
+
+fn is_kind(headers: &HeaderMap, wanted: &str) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
 }
 
 async fn read(mut body: Body, most: usize, mut room: impl FnMut(usize) -> bool) -> Result<Vec<u8>, Problem> {
@@ -108,6 +124,70 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectOf<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+/// The calls of a batch. No more are kept than it takes to see that there are too many, however many come.
+#[derive(Debug)]
+pub(crate) struct Calls<T>(pub(crate) Vec<Object<T>>);
+
+/// One more than any batch may have.
+const MOST_CALLS: usize = 1_001;
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Calls<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(CallsOf(PhantomData))
+    }
+}
+
+struct CallsOf<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for CallsOf<T> {
+    type Value = Calls<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Calls<T>, A::Error> {
+        let mut calls = Vec::new();
+        while calls.len() < MOST_CALLS {
+            match list.next_element()? {
+                Some(call) => calls.push(call),
+                None => return Ok(Calls(calls)),
+            }
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Calls(calls))
+    }
+}
+
+/// JSON of any shape that a caller brings. What is larger than may be is not even taken apart: in memory it would be many times as large.
+#[derive(Debug)]
+pub(crate) struct Small<T>(Option<T>);
+
+/// Twice as much as the engine takes, which counts without the spaces.
+const LARGEST: usize = 2 << 20;
+
+impl<T: Default> Default for Small<T> {
+    fn default() -> Self {
+        Self(Some(T::default()))
+    }
+}
+
+impl<T> Small<T> {
+    pub(crate) fn open(self) -> Result<T, Problem> {
+        self.0.ok_or_else(|| EngineError::TooLarge { most: LARGEST / 2 }.into())
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Small<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(from)?.get();
+        if text.len() > LARGEST {
+            return Ok(Self(None));
+        }
+        serde_json::from_str(text).map(|value| Self(Some(value))).map_err(serde::de::Error::custom)
     }
 }
 
@@ -176,7 +256,7 @@ pub(crate) fn content(json: Option<Box<RawValue>>, base64: Option<&str>) -> Resu
     Ok(Some(hashed(bytes)))
 }
 
-fn hashed(bytes: std::sync::Arc<[u8]>) -> Content {
+fn hashed(bytes: Arc<[u8]>) -> Content {
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     Content { payload: Payload { sha256: Sha256::digest(&bytes).into(), bytes: length }, bytes }
 }
@@ -228,6 +308,15 @@ pub fn limit(asked: Option<u32>) -> Result<usize, Problem> {
     }
 }
 
+/// How long to wait, where nothing comes at once.
+pub(crate) fn wait(app: &App, asked: Option<u64>) -> Result<Duration, Problem> {
+    let (wait, longest) = (Duration::from_millis(asked.unwrap_or(0)), app.settings().longest_wait);
+    if wait > longest {
+        return Err(Problem::bad_input(format!("`wait_ms` is at most {}", longest.as_millis())));
+    }
+    Ok(wait)
+}
+
 const PAGE_USUAL: usize = 100;
 const PAGE_MOST: usize = 1_000;
 
@@ -242,6 +331,19 @@ mod tests {
         {
             assert_eq!(depth(json.as_bytes()), deep, "{json}");
         }
+    }
+
+    /// However many come, memory is spent on no more than it takes to refuse them.
+    #[test]
+    fn a_batch_is_kept_as_far_as_it_may_go() {
+        #[derive(Deserialize)]
+        struct Call {}
+        let kept = |count: usize| {
+            let text = format!("[{}]", vec!["{}"; count].join(","));
+            serde_json::from_str::<Calls<Call>>(&text).map(|Calls(calls)| calls.len()).expect("a list")
+        };
+        assert_eq!([0, 1, 1_000, 1_001, 100_000].map(kept), [0, 1, 1_000, 1_001, 1_001]);
+        assert!(serde_json::from_str::<Calls<Call>>("[{}, []]").is_err());
     }
 
     #[test]

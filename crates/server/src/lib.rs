@@ -4,6 +4,7 @@
 //! | file | duty |
 //! | --- | --- |
 //! | `serve.rs` | the listener: connections bounded in number and time, and the way out when the process is to end |
+//! | `patient.rs` | a connection whose other side must take what is written to it |
 //! | `door.rs` | around every request: counted, timed, and answered also where a handler breaks |
 //! | `router.rs` | which path leads where |
 //! | `part.rs` | what a system adds: routes of its own |
@@ -31,6 +32,7 @@ mod observe;
 mod openapi;
 mod pages;
 mod part;
+mod patient;
 mod problem;
 mod router;
 mod routes;
@@ -40,12 +42,12 @@ mod shape;
 
 pub use app::App;
 pub use caller::Caller;
-pub use input::{Asked, At, Given, Object, cursor, limit, text};
-pub use observe::{Observe, Tracing};
+pub use input::{Asked, At, Given, Object, cursor, limit, must_be_bytes, text};
+pub use observe::{Observe, Tracing, trace};
 pub use openapi::contract;
 pub use pages::pages;
 pub use part::Part;
 pub use problem::{Problem, Shape as ProblemShape};
 pub use serve::serve;
 pub use settings::Settings;
-pub use shape::{When, answer, bytes, ok};
+pub use shape::{When, answer, bytes, ok, result};

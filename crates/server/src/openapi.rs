@@ -2,8 +2,8 @@
 
 use axum::Router;
 use utoipa::openapi::header::HeaderBuilder;
-use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
 
@@ -67,6 +67,15 @@ fn operations(item: &mut PathItem) -> [Option<&mut Operation>; 4] {
 }
 
 fn complete(operation: &mut Operation) {
+    // A header that is left out is not there; it is never null.
+    for parameter in operation.parameters.iter_mut().flatten() {
+        if let RefOr::T(parameter) = parameter
+            && parameter.parameter_in == ParameterIn::Header
+            && let Some(RefOr::T(Schema::Object(schema))) = &mut parameter.schema
+        {
+            schema.schema_type = SchemaType::Type(Type::String);
+        }
+    }
     for (status, description) in ANY {
         let responses = &mut operation.responses.responses;
         responses.entry((*status).to_owned()).or_insert_with(|| RefOr::T(problem(status, description)));

@@ -58,9 +58,12 @@ mod tests {
     fn the_pages_of_errors_are_whole() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut codes = BTreeSet::new();
-        for folder in ["core/src/decide", "server/src", "engine/src"] {
+        let systems =
+            std::fs::read_dir(crates.join("../systems")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+        let own = ["core/src/decide", "server/src", "engine/src"].map(|folder| crates.join(folder));
+        for folder in own.into_iter().chain(systems.filter(|folder| folder.is_dir())) {
             let mut files = Vec::new();
-            sources(&crates.join(folder), &mut files);
+            sources(&folder, &mut files);
             for file in &files {
                 behind_a_status(&std::fs::read_to_string(file).unwrap(), &mut codes);
             }

@@ -16,6 +16,8 @@ pub struct Part {
     pub routes: OpenApiRouter<App>,
     /// Paths of these whose calls may take longer than others, and bound themselves: an upload.
     pub unhurried: Vec<&'static str>,
+    /// Paths of these that take bytes in place of JSON.
+    pub bytes: Vec<&'static str>,
 }
 
 impl fmt::Debug for Part {

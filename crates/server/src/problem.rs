@@ -86,6 +86,26 @@ impl Problem {
     }
 }
 
+/// For a connection on which no request can be read: the whole answer as it goes out, and the last on it.
+impl Problem {
+    pub(crate) fn last_words(&self) -> Vec<u8> {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        // Text and numbers.
+        let body = serde_json::to_vec(&self.shape()).unwrap_or_default();
+        let retry = self.retry_after.map(|wait| format!("retry-after: {}\r\n", seconds(wait))).unwrap_or_default();
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\n{retry}connection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        [head.into_bytes(), body].concat()
+    }
+}
+
+/// In whole seconds, and never none.
+fn seconds(wait: Duration) -> u128 {
+    wait.as_millis().div_ceil(1_000).max(1)
+}
+
 /// Why something was not done.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
@@ -119,9 +139,7 @@ impl IntoResponse for Problem {
         let mut response = (status, body).into_response();
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM);
         if let Some(wait) = self.retry_after {
-            // In whole seconds, and never none.
-            let seconds = wait.as_millis().div_ceil(1_000).max(1);
-            if let Ok(seconds) = HeaderValue::from_str(&seconds.to_string()) {
+            if let Ok(seconds) = HeaderValue::from_str(&seconds(wait).to_string()) {
                 response.headers_mut().insert(header::RETRY_AFTER, seconds);
             }
         }
@@ -163,6 +181,14 @@ fn detail(error: &EngineError) -> String {
             match store.status() {
                 507 => "the database has no room: nothing was written".to_owned(),
                 503 => "the database does not answer as it should: try again".to_owned(),
+                _ => "something is wrong inside; the server's log says more".to_owned(),
+            }
+        }
+        EngineError::Objects(objects) => {
+            tracing::error!(code = objects.code(), "the object store failed: {objects}");
+            match objects.status() {
+                507 => "the object store has no room: nothing was written".to_owned(),
+                503 => "the object store does not answer as it should: try again".to_owned(),
                 _ => "something is wrong inside; the server's log says more".to_owned(),
             }
         }

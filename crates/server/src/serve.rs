@@ -1,7 +1,8 @@
 //! The listener: connections bounded in number and in time, and an orderly end.
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,28 +10,32 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use onceward_engine::Engine;
 use onceward_store::AnyStore;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::app::App;
 use crate::door::Door;
 use crate::openapi;
 use crate::part::Part;
+use crate::patient::Patient;
+use crate::problem::Problem;
 use crate::router::around;
 use crate::settings::Settings;
 
 /// Before the next try where the machine cannot take a connection: most often it has no more file handles.
 const BREATHE: Duration = Duration::from_millis(50);
 
-/// For one more than there is room for. Written without waiting: whoever cannot even take this goes without.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n\
-connection: close\r\ncontent-length: 187\r\n\r\n\
-{\"type\":\"/errors/too_many_connections\",\"title\":\"too many connections\",\"status\":503,\
-\"code\":\"too_many_connections\",\"detail\":\"as many connections are open as may be\",\"retry_after_ms\":1000}";
+/// How long one who was told why is given to read it.
+const LINGER: Duration = Duration::from_secs(1);
 
-/// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work is told that there is none,
-/// streams end, and the engine is closed.
+/// Connections for which there is no room, and which are told so at the same time; others are closed without a word.
+const TURNED_AWAY: usize = 64;
+
+/// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work
+/// is told that there is none, streams end, and the engine is closed.
 pub async fn serve(
     listener: TcpListener,
     engine: Engine<AnyStore>,
@@ -45,11 +50,17 @@ pub async fn serve(
         return Err(io::Error::other("there are no keys, and others than this machine could come: make one first"));
     }
     let unhurried = parts.iter().flat_map(|part| part.unhurried.iter().copied()).collect();
+    let bytes = parts.iter().flat_map(|part| part.bytes.iter().copied()).collect();
     let (routes, api) = openapi::with(parts);
-    let app = App::new(engine, settings, openapi::text(&api), unhurried);
+    let app = App::new(engine, settings, openapi::text(&api), unhurried, bytes);
     let places = Arc::new(Semaphore::new(app.settings().connections.min(Semaphore::MAX_PERMITS)));
-    let house =
-        House { door: Door { router: around(routes, app.clone()), app: app.clone() }, places: Arc::clone(&places) };
+    let door = Door { router: around(routes, app.clone()), app: app.clone() };
+    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
+    let house = House { door, places: Arc::clone(&places), turned_away };
+    // For calls that go on: they end with their key. Dropped, it ends.
+    let mut watching = JoinSet::new();
+    let watched = app.clone();
+    watching.spawn(async move { watched.engine().keys().watch().await });
     let mut stop = pin!(stop);
     loop {
         tokio::select! {
@@ -77,6 +88,7 @@ pub async fn serve(
     if drained.await.is_err() {
         tracing::warn!("not everything came to an end in time");
     }
+    watching.shutdown().await;
     app.engine().close().await;
     Ok(())
 }
@@ -85,6 +97,7 @@ pub async fn serve(
 struct House {
     door: Door,
     places: Arc<Semaphore>,
+    turned_away: Arc<Semaphore>,
 }
 
 impl House {
@@ -97,15 +110,16 @@ impl House {
                 return;
             }
         };
-        match Arc::clone(&self.places).try_acquire_owned() {
-            Ok(place) => {
-                // An answer is one write, and nobody should wait for its acknowledgement.
-                let _ = stream.set_nodelay(true);
-                tokio::spawn(talk(self.door.clone(), stream, place));
-            }
-            Err(TryAcquireError::NoPermits | TryAcquireError::Closed) => {
-                let _ = stream.try_write(FULL);
-            }
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            // An answer is one write, and nobody should wait for its acknowledgement.
+            let _ = stream.set_nodelay(true);
+            tokio::spawn(talk(self.door.clone(), stream, place));
+        } else if let Ok(place) = Arc::clone(&self.turned_away).try_acquire_owned() {
+            tokio::spawn(async move {
+                let full = Problem::new(503, "too_many_connections", "as many connections are open as may be");
+                farewell(stream, &full.last_words()).await;
+                drop(place);
+            });
         }
     }
 }
@@ -115,13 +129,11 @@ async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit) {
     let app = door.app.clone();
     let settings = app.settings();
     let _connected = app.gate().connect();
-    let mut connection = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(settings.head_time)
-            .max_buf_size(settings.head_bytes.max(8 << 10))
-            .serve_connection(TokioIo::new(stream), door)
-    );
+    let mut connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.head_time)
+        .max_buf_size(settings.head_bytes.max(8 << 10))
+        .serve_connection(TokioIo::new(Patient::new(stream, settings.write_time)), door);
     // One that comes when the server is leaving has its answer first: it is the last, and says so.
     let is_late = app.gate().is_leaving();
     let enough = async {
@@ -131,11 +143,40 @@ async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit) {
             app.gate().left().await;
         }
     };
-    tokio::select! {
-        // A client that breaks off or talks nonsense is its own affair.
-        _ = connection.as_mut() => return,
-        () = enough => {}
+    // A client that breaks off or talks nonsense is its own affair.
+    let ended = tokio::select! {
+        ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
+        () = enough => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            Pin::new(&mut connection).graceful_shutdown();
+            poll_fn(|cx| connection.poll_without_shutdown(cx)).await
+        }
+    };
+    let rest = connection.into_parts();
+    let stream = rest.io.into_inner();
+    match ended {
+        // Whoever has begun a request is told; whoever only kept the connection open knows.
+        Err(error) if error.is_timeout() && !rest.read_buf.is_empty() => {
+            let slow = Problem::new(408, "slow_head", "the request's line and headers did not come in time");
+            farewell(stream, &slow.last_words()).await;
+        }
+        _ if app.gate().is_leaving() => {}
+        _ => farewell(stream, &[]).await,
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+}
+
+/// Say the last words on a connection, and give the other side a moment to read them and hang up: to close it with something unread in it
+/// would take back what is on its way.
+async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin, words: &[u8]) {
+    let parting = async {
+        stream.write_all(words).await?;
+        stream.shutdown().await?;
+        let mut unread = [0; 4 << 10];
+        while stream.read(&mut unread).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = timeout(LINGER, parting).await;
 }

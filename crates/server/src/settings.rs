@@ -28,6 +28,8 @@ pub struct Settings {
     pub head_time: Duration,
     /// For a request's body to come.
     pub body_time: Duration,
+    /// For a client to take what is written to it.
+    pub write_time: Duration,
     /// For a request to be answered, but for those that wait on purpose.
     pub request_time: Duration,
     /// For those under way to come to an end when the server is to stop.
@@ -57,6 +59,7 @@ impl Default for Settings {
             longest_wait: Duration::from_mins(5),
             head_time: Duration::from_secs(30),
             body_time: Duration::from_secs(30),
+            write_time: Duration::from_secs(30),
             request_time: Duration::from_secs(30),
             drain_time: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),

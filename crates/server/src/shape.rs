@@ -11,9 +11,9 @@ use axum::response::{IntoResponse, Response};
 use onceward_core::time::Time;
 use serde::{Serialize, Serializer};
 
-pub use bytes::bytes;
+pub use bytes::{bytes, result};
 pub(crate) use entry::EntryShape;
-pub(crate) use execution::{EffectShape, ExecutionShape, of_bytes};
+pub(crate) use execution::{EffectShape, ExecutionShape, bytes_of, is_bytes, of_bytes};
 pub(crate) use record::{RecordShape, etag};
 
 use crate::problem::Problem;

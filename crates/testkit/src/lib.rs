@@ -1,14 +1,18 @@
 //! What tests stand on: a [`Stage`] that plays operations through `decide` in memory under a manual clock and watches
-//! the invariants after every one, a loader for the shipped systems, and the [`matrix`] of every state, event and caller.
+//! the invariants after every one, a loader for the shipped systems, the [`matrix`] of every state, event and caller, and a
+//! plain client for servers ([`http`]).
 //!
 //! Everything here panics with a message that names the refusal: a panic is how a test fails.
 
 pub mod fold;
 mod folder;
 pub mod fuzz;
+pub mod http;
 pub mod matrix;
+pub mod pictures;
 pub mod postgres;
 pub mod random;
+pub mod s3;
 pub mod stage;
 pub mod systems;
 

@@ -12,8 +12,10 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::RootCertStore;
 
 use crate::error::ClientError;
+use crate::trust;
 
 /// A connection that nobody used for so long is closed: well before the server does so, after 30 seconds, in the middle of a question.
 const IDLE: Duration = Duration::from_secs(20);
@@ -86,7 +88,18 @@ impl fmt::Debug for Client {
 
 impl Client {
     /// A server by its address, `http://127.0.0.1:7171` say, and the key to speak with, where it asks for one.
+    ///
+    /// Over https it trusts whom this machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others), and whom browsers trust.
     pub fn new(url: &str, key: Option<&str>) -> Result<Self, ClientError> {
+        Self::made(url, key, None)
+    }
+
+    /// The same, and over https it trusts those in this file, too: certificates as PEM.
+    pub fn trusting(url: &str, key: Option<&str>, file: &Path) -> Result<Self, ClientError> {
+        Self::made(url, key, Some(file))
+    }
+
+    fn made(url: &str, key: Option<&str>, file: Option<&Path>) -> Result<Self, ClientError> {
         let wrong = |reason: &str| ClientError::BadUrl { url: without_secrets(url), reason: reason.to_owned() };
         let uri: Uri = url.trim_end_matches('/').parse().map_err(|_| wrong("write it as http://HOST:PORT"))?;
         let parts = uri.into_parts();
@@ -147,7 +160,6 @@ fn connector() -> Result<Connector, ClientError> {
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(STILL_THERE + ASKED_AGAIN * UNANSWERED));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| ClientError::BadCall(error.to_string()))?

@@ -24,6 +24,9 @@ pub struct LeaseCall {
     pub wait_ms: u64,
     /// Start at once: saves a report.
     pub start: bool,
+    /// Only what this key was given before: nothing more is leased.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
     /// Asked again with the same one, the same jobs are given and no others.
     #[serde(skip)]
     pub key: Option<String>,

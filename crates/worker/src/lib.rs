@@ -18,6 +18,7 @@
 //! | file | duty |
 //! | --- | --- |
 //! | `client.rs` | whom to ask, and for whom one speaks |
+//! | `trust.rs` | whose word counts for who a server is |
 //! | `wire.rs` | one question and its answer: time-outs, and trying again where that is safe |
 //! | `error.rs` | why there is no answer, or why it was no |
 //! | `shape.rs`, `payload.rs` | what comes over the wire, with types |
@@ -43,6 +44,7 @@ mod records;
 mod reports;
 mod shape;
 mod stream;
+mod trust;
 mod wire;
 mod work;
 

@@ -45,6 +45,14 @@ impl Payload {
         }
     }
 
+    /// The bytes as they are kept.
+    pub fn into_raw(self) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Json(json) => Bytes::copy_from_slice(json.get().as_bytes()),
+        }
+    }
+
     /// What a command gets: the bytes; of a JSON string, its text.
     pub fn into_bytes(self) -> Bytes {
         match self {
@@ -94,6 +102,8 @@ mod tests {
         let json = |text: &str| Payload::Json(RawValue::from_string(text.to_owned()).expect("JSON"));
         assert_eq!(json("{ \"a\" :1.50}").into_bytes(), "{ \"a\" :1.50}");
         assert_eq!(Payload::Bytes(Bytes::from_static(b"\0\xff")).into_bytes(), &b"\0\xff"[..]);
+        assert_eq!(json("\"a\"").into_bytes(), "a");
+        assert_eq!(json("\"a\"").into_raw(), "\"a\"", "unless it is told to leave it alone");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What workers report of their jobs. Every report carries the token of its lease, so that the same one twice does no harm.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::ser::SerializeMap as _;
@@ -51,11 +52,14 @@ pub struct Report {
     pub execution: String,
     pub token: u64,
     pub verdict: Verdict,
+    /// W3C trace context of the lease: the report stands there, too.
+    pub traceparent: Option<Arc<str>>,
 }
 
 impl Report {
     pub fn on(leased: &Leased, verdict: Verdict) -> Self {
-        Self { execution: leased.id.clone(), token: leased.token, verdict }
+        let traceparent = leased.traceparent.as_deref().map(Into::into);
+        Self { execution: leased.id.clone(), token: leased.token, verdict, traceparent }
     }
 
     /// About how many bytes it has.
@@ -131,6 +135,10 @@ impl Serialize for InBatch<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("execution", &self.0.execution)?;
         map.serialize_entry("do", self.0.verdict.name())?;
+        // Each has its own; alone, it stands in the header.
+        if let Some(traceparent) = &self.0.traceparent {
+            map.serialize_entry("traceparent", traceparent)?;
+        }
         self.0.write(&mut map)?;
         map.end()
     }
@@ -155,20 +163,25 @@ impl Client {
     }
 
     /// Tried once: whoever keeps a job knows how long it is worth while to try again.
-    pub(crate) async fn report_once(&self, reports: &[&Report]) -> Result<Vec<Outcome<Reported>>, ClientError> {
+    pub(crate) async fn report_once(
+        &self,
+        reports: &[&Report],
+        most: Option<Duration>,
+    ) -> Result<Vec<Outcome<Reported>>, ClientError> {
         if let [report] = reports {
-            return match self.ask(&Ask { again: Again::Never, ..alone(report)? }).await {
+            return match self.ask(&Ask { again: Again::Never, most, ..alone(report)? }).await {
                 Ok(reported) => Ok(vec![Outcome::Done(reported)]),
                 Err(error) => Err(error),
             };
         }
-        let answers: Results<Reported> = self.ask(&Ask { again: Again::Never, ..together(reports)? }).await?;
+        let answers: Results<Reported> = self.ask(&Ask { again: Again::Never, most, ..together(reports)? }).await?;
         Ok(answers.results)
     }
 }
 
 fn alone(report: &Report) -> Result<Ask, ClientError> {
-    Ask::post(format!("/v1/executions/{}/{}", escaped(&report.execution), report.verdict.name()), &Alone(report))
+    let path = format!("/v1/executions/{}/{}", escaped(&report.execution), report.verdict.name());
+    Ok(Ask { traceparent: report.traceparent.clone(), ..Ask::post(path, &Alone(report))? })
 }
 
 fn together(reports: &[&Report]) -> Result<Ask, ClientError> {
@@ -181,8 +194,20 @@ mod tests {
     use super::*;
 
     fn written(verdict: Verdict) -> String {
-        let report = Report { execution: "a.1".to_owned(), token: 1, verdict };
+        let report = Report { execution: "a.1".to_owned(), token: 1, verdict, traceparent: None };
         serde_json::to_string(&InBatch(&report)).expect("JSON")
+    }
+
+    /// Alone it stands in the header, among others with each.
+    #[test]
+    fn a_report_stands_in_the_trace_of_its_job() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let report =
+            Report { execution: "a.1".to_owned(), token: 1, verdict: Verdict::Finish, traceparent: Some(trace.into()) };
+        let batch = serde_json::to_value(InBatch(&report)).expect("JSON");
+        assert_eq!(batch["traceparent"], trace);
+        let ask = alone(&report).expect("JSON");
+        assert_eq!((ask.traceparent.as_deref(), &*ask.body), (Some(trace), &b"{\"token\":1}"[..]));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One question and its answer: time-outs, and trying again where that is safe.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,9 +46,12 @@ pub(crate) struct Ask {
     /// The idempotency key.
     pub(crate) key: Option<String>,
     pub(crate) if_match: Option<u64>,
+    pub(crate) traceparent: Option<Arc<str>>,
     /// How long the server itself may wait before it answers.
     pub(crate) wait: Duration,
     pub(crate) again: Again,
+    /// For the answer, where that is worth less waiting than the client has patience.
+    pub(crate) most: Option<Duration>,
 }
 
 impl Ask {
@@ -58,8 +62,10 @@ impl Ask {
             body: Bytes::new(),
             key: None,
             if_match: None,
+            traceparent: None,
             wait: Duration::ZERO,
             again: Again::Safe,
+            most: None,
         }
     }
 
@@ -167,6 +173,10 @@ impl Client {
         }
         if let Some(version) = ask.if_match {
             headers.insert(IF_MATCH, HeaderValue::try_from(format!("\"{version}\"")).map_err(|error| bad(&error))?);
+        }
+        // Where the server gave one that is none, it goes without.
+        if let Some(Ok(trace)) = ask.traceparent.as_deref().map(HeaderValue::from_str) {
+            headers.insert("traceparent", trace);
         }
         if let Some(last) = last_event {
             headers.insert("last-event-id", HeaderValue::from(last));

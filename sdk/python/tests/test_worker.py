@@ -215,12 +215,12 @@ class Working(unittest.TestCase):
             go_on.wait(DEADLINE)
             return job.attempt
 
-        with self.working(long, lease=0.2):
+        with self.working(long, lease=1.0):
             made = self.client.create(TASK)
             self.assertTrue(running.wait(DEADLINE))
             other = self.client.create(TASK)
-            for attempt in range(1, 6):
-                [lease] = self.client.lease([TASK], "loses it", lease=0.2, wait=DEADLINE)
+            for attempt in range(1, 7):
+                [lease] = self.client.lease([TASK], "loses it", lease=0.5, wait=DEADLINE)
                 self.assertEqual((lease.record.id, lease.attempt), (other.id, attempt))
             self.client.fire(other.id, "drop")
             go_on.set()
@@ -278,18 +278,19 @@ class Processes(unittest.TestCase):
         self.client = Client(server.url)
         self.addCleanup(self.client.close)
 
-    def test_sigterm_ends_a_worker_cleanly(self) -> None:
+    def test_a_signal_ends_a_worker_cleanly(self) -> None:
         environment = os.environ | {"ONCEWARD_URL": server.url}
-        made = self.client.create("execution.job", payload={"words": "one two three"})
-        process = subprocess.Popen([sys.executable, str(EXAMPLES / "worker.py")], env=environment)
-        try:
-            until(self.client, made.id, "SUCCEEDED")
-            process.send_signal(signal.SIGTERM)
-            self.assertEqual(process.wait(DEADLINE), 0)
-        finally:
-            process.kill()
-            process.wait()
-        self.assertEqual(self.client.effect(made.id).result, {"count": 3})
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            made = self.client.create("execution.job", payload={"words": "one two three"})
+            process = subprocess.Popen([sys.executable, str(EXAMPLES / "worker.py")], env=environment)
+            try:
+                until(self.client, made.id, "SUCCEEDED")
+                process.send_signal(number)
+                self.assertEqual(process.wait(DEADLINE), 0, number)
+            finally:
+                process.kill()
+                process.wait()
+            self.assertEqual(self.client.effect(made.id).result, {"count": 3})
 
     def test_the_producer_makes_jobs_once(self) -> None:
         environment = os.environ | {"ONCEWARD_URL": server.url}

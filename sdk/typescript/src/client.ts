@@ -28,7 +28,7 @@ export interface LeaseOptions extends Lasting {
 }
 
 /** Records, events or reports in one call; longer lists are sent in several. */
-const BATCH = 500;
+export const BATCH = 500;
 
 /** Characters in one call; the server takes 16 MB, and a character has up to four bytes. */
 const BATCH_SIZE = 3 << 20;
@@ -150,14 +150,15 @@ export class Client {
     return this.#patiently(() => this.leaseOnce(lifecycles, worker, { ...options, once }));
   }
 
-  /** A single try of `lease`; after a failure the same `once` finds what may have been taken. */
+  /** A single try of `lease`; after a failure the same `once` finds what may have been taken, with `again` only that. */
   async leaseOnce(
     lifecycles: readonly string[],
     worker: string,
-    options: LeaseOptions & { once: string; signal?: AbortSignal; timeout?: number },
+    options: LeaseOptions & { once: string; again?: boolean; signal?: AbortSignal; timeout?: number },
   ): Promise<Lease[]> {
-    const { max = 1, wait = 0, start = true, lease, once, signal } = options;
-    const body = { lifecycles, worker, max, start, lease_ms: whole(lease), wait_ms: wait > 0 ? whole(wait) : undefined };
+    const { max = 1, wait = 0, start = true, lease, once, again, signal } = options;
+    const wait_ms = wait > 0 ? whole(wait) : undefined;
+    const body = { lifecycles, worker, max, start, lease_ms: whole(lease), wait_ms, again };
     const timeout = (options.timeout ?? this.timeout) + wait;
     const headers = { "idempotency-key": once };
     const found = await this.#transport.json({ method: "POST", path: "/v1/leases", body, headers, timeout, signal });
@@ -212,8 +213,14 @@ export class Client {
   /** Many reports, each on its own. */
   async reportMany(reports: readonly Report[]): Promise<(Reported | Problem)[]> {
     const bodies = reports.map((each) => ({ execution: each.execution, do: each.do, ...reportBody(each) }));
-    const results = await this.#batch("/v1/executions/batch", "reports", bodies);
-    return results.map((result) => ("error" in result ? (result.error as Problem) : (result as unknown as Reported)));
+    return (await this.#batch("/v1/executions/batch", "reports", bodies)).map(reported);
+  }
+
+  /** A single try of one batch. */
+  async reportManyOnce(reports: readonly Report[], timeout = this.timeout): Promise<(Reported | Problem)[]> {
+    const body = { reports: reports.map((each) => ({ execution: each.execution, do: each.do, ...reportBody(each) })) };
+    const found = await this.#transport.json({ method: "POST", path: "/v1/executions/batch", body, timeout });
+    return (found as { results: Result[] }).results.map(reported);
   }
 
   // Inside
@@ -290,6 +297,10 @@ type Given = Omit<Lease, "payload_elsewhere"> & { readonly payload_base64?: stri
 interface Result {
   readonly error?: Problem;
   readonly [name: string]: unknown;
+}
+
+function reported(result: Result): Reported | Problem {
+  return result.error ?? (result as unknown as Reported);
 }
 
 function query(values: { [name: string]: string | number | undefined }): string {

@@ -19,8 +19,11 @@ export class Transport {
   readonly #headers: { [name: string]: string };
 
   constructor(url: string, key: string | undefined) {
-    const { protocol } = new URL(url);
-    if (protocol !== "http:" && protocol !== "https:") throw new TypeError(`not the URL of a server: ${url}`);
+    if (url.includes("@")) {
+      // Not shown, as it would be in every error from now on.
+      throw new TypeError("a URL with a name or password in it is not taken: give the key by `key` or ONCEWARD_KEY");
+    }
+    if (!/^https?:$/.test(new URL(url).protocol)) throw new TypeError(`not the URL of a server: ${url}`);
     this.#base = url.replace(/\/+$/, "");
     this.#headers = { accept: "application/json, application/problem+json" };
     if (key) this.#headers["authorization"] = `Bearer ${key}`;
@@ -65,7 +68,9 @@ export class Transport {
   }
 
   async #open(ask: Omit<Ask, "timeout">, signal: AbortSignal): Promise<Response> {
-    const headers = { ...this.#headers, ...(ask.body ? { "content-type": "application/json" } : {}), ...ask.headers };
+    const told = { ...this.#headers, ...(ask.body ? { "content-type": "application/json" } : {}), ...ask.headers };
+    // As UTF-8, which is how the server reads them; fetch takes bytes only, written as the letters of Latin-1.
+    const headers = Object.entries(told).map(([name, value]): [string, string] => [name, Buffer.from(value).toString("latin1")]);
     const body = ask.body === undefined ? null : textOf(ask.body);
     const response = await fetch(this.#base + ask.path, { method: ask.method, headers, body, signal, redirect: "error" });
     if (response.ok) return response;
@@ -73,12 +78,12 @@ export class Transport {
   }
 
   #known(error: unknown): unknown {
-    // What fetch throws where there was no answer is a TypeError; where it was given up, a DOMException; JSON cut short, a
-    // SyntaxError.
-    const kinds = ["TypeError", "AbortError", "SyntaxError"];
-    if (!(error instanceof Error) || !kinds.includes(error.name)) return error;
-    const cause = error.cause instanceof Error ? error.cause.message : error.message;
-    return new Unreachable(`${this.#base}: ${cause}`, { cause: error });
+    // What fetch throws where there was no answer is a TypeError with a cause; where it was given up, a DOMException; JSON cut
+    // short, a SyntaxError. A TypeError without a cause is a caller's mistake.
+    if (!(error instanceof Error)) return error;
+    const cause = error.cause instanceof Error ? error.cause.message : undefined;
+    const isNetwork = error.name === "TypeError" ? cause !== undefined : ["AbortError", "SyntaxError"].includes(error.name);
+    return isNetwork ? new Unreachable(`${this.#base}: ${cause ?? error.message}`, { cause: error }) : error;
   }
 }
 

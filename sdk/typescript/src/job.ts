@@ -23,15 +23,21 @@ export class Job<Payload = unknown> {
   reason: Reason | undefined;
   /** Whether the effect has landed by `commit`. */
   committed = false;
-  /** For the worker: how long the lease lasts. */
+  /** For the worker: how long the lease lasts after each heartbeat. */
   readonly lasts: number;
-  /** For the worker: when the lease is surely gone. Nobody here knows the server's clock, but it was taken before now. */
+  /**
+   * For the worker: when the lease is surely gone. The server says how much was left of it; one that does not say it has an answer
+   * that may have been long on its way, or found again by its key.
+   */
   goneAt: number;
+  /** For the worker: when reports are no longer tried, as the worker ends. */
+  giveUpAt = Number.POSITIVE_INFINITY;
   readonly #stop = new AbortController();
   readonly #commit: (result: unknown) => Promise<void>;
   #reported = false;
 
-  constructor(lease: Lease, lasts: number, commit: (job: Job, result: unknown) => Promise<void>) {
+  /** `lasts` overrides what the lifecycle says. */
+  constructor(lease: Lease, lasts: number | undefined, commit: (job: Job, result: unknown) => Promise<void>) {
     this.payload = lease.payload as Payload;
     this.record = lease.record;
     this.execution = lease.id;
@@ -39,8 +45,10 @@ export class Job<Payload = unknown> {
     this.attempt = lease.attempt;
     this.traceparent = lease.traceparent ?? undefined;
     this.signal = this.#stop.signal;
-    this.lasts = lasts;
-    this.goneAt = performance.now() + lasts;
+    // Taking it was the newest change of the record.
+    const taken = Date.parse(lease.expires_at) - Date.parse(lease.record.updated_at);
+    this.lasts = lasts ?? Math.max(taken, lease.expires_in_ms ?? 0);
+    this.goneAt = performance.now() + (lease.expires_in_ms ?? this.lasts);
     this.#commit = (result) => commit(this as Job, result);
   }
 
@@ -88,8 +96,8 @@ export class Job<Payload = unknown> {
     return this.#reported;
   }
 
-  /** For the worker: a heartbeat was answered. */
-  kept(): void {
-    this.goneAt = performance.now() + this.lasts;
+  /** For the worker: the heartbeat that was sent then was answered. The lease was prolonged at that time or later. */
+  kept(sent: number): void {
+    this.goneAt = sent + this.lasts;
   }
 }

@@ -19,6 +19,11 @@ export interface Problem {
   readonly [more: string]: unknown;
 }
 
+/** Tells, in an answer to many calls, what was refused from what was taken. */
+export function isProblem<Taken extends object>(answer: Taken | Problem): answer is Problem {
+  return "code" in answer && "status" in answer;
+}
+
 /** One living thing. */
 export interface Record<Fields = { readonly [name: string]: unknown }> {
   readonly id: string;
@@ -50,6 +55,11 @@ export interface Lease {
   readonly token: number;
   readonly attempt: number;
   readonly expires_at: string;
+  /**
+   * How much of it was left when the server answered: less than all where a repeated call has found it again, and zero where it is
+   * over. Not there where the server does not say so.
+   */
+  readonly expires_in_ms?: number;
   readonly record: Record;
   /** The JSON value or the bytes; undefined where there is none, or where it is too large to come along. */
   readonly payload?: unknown;
@@ -67,10 +77,11 @@ export interface Reported {
   readonly stop?: boolean;
 }
 
-/** The answer to an event: the record after it, and those that it made. */
+/** The answer to an event: the record after it, and the ids of those that it made. */
 export interface Fired {
-  readonly record: Record;
-  readonly spawned: readonly unknown[];
+  /** Null where the event was fired before under the same key, and the record is no longer there, or no longer for this key. */
+  readonly record: Record | null;
+  readonly spawned: readonly string[];
 }
 
 /** What the committed execution of a job left behind. */

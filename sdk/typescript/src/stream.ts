@@ -2,7 +2,7 @@
 
 import { OncewardError, Unreachable, refused } from "./errors.js";
 import type { Transport } from "./http.js";
-import { Backoff, mayPass, pause } from "./patience.js";
+import { askedOf, Backoff, mayPass, pause } from "./patience.js";
 import type { Entry, Problem } from "./records.js";
 
 export interface StreamOptions {
@@ -19,8 +19,9 @@ const SILENCE = 60_000;
 /**
  * Entries in their order, each once. `close`, or leaving the loop, ends it.
  *
- * After a break it goes on behind `seq`, the last entry that was handed out; keep that number to go on after a restart of your own.
- * Where the log was pruned past it, `Refused` with the code `pruned` is thrown.
+ * After a break it goes on behind `seq`: the last entry that was handed out, or, before the first, the place that the server has named
+ * when the stream began. Keep that number to go on after a restart of your own. Where the log was pruned past it, `Refused` with the
+ * code `pruned` is thrown.
  */
 export class Stream implements AsyncIterable<Entry> {
   seq: number | undefined;
@@ -51,7 +52,7 @@ export class Stream implements AsyncIterable<Entry> {
       } catch (error) {
         if (this.#closed.signal.aborted) return;
         if (!(error instanceof OncewardError) || !mayPass(error)) throw error;
-        await pause(backoff.wait(), this.#closed.signal);
+        await pause(backoff.wait(askedOf(error)), this.#closed.signal);
       }
     }
   }
@@ -118,7 +119,7 @@ async function* messages(response: Response): AsyncGenerator<Message | undefined
       rest = lines.pop() ?? "";
       for (const line of lines.map((line) => line.replace(/\r$/, ""))) {
         if (line.startsWith("event:")) name = line.slice(6).trim();
-        else if (line.startsWith("id:")) place = Number(line.slice(3));
+        else if (line.startsWith("id:")) place = placeOf(line.slice(3));
         else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
         else if (line === "") {
           yield { name, place, data: data.join("\n") };
@@ -131,4 +132,10 @@ async function* messages(response: Response): AsyncGenerator<Message | undefined
     if (error instanceof OncewardError) throw error;
     throw new Unreachable(`the stream broke off: ${error instanceof Error ? error.message : String(error)}`);
   }
+}
+
+function placeOf(text: string): number {
+  const place = Number(text);
+  if (!Number.isSafeInteger(place)) throw new Unreachable(`the stream tells a place that is none: ${text}`);
+  return place;
 }

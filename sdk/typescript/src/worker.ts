@@ -3,13 +3,13 @@
 import { hostname } from "node:os";
 
 import { Client, type ClientOptions } from "./client.js";
-import { AlreadyCommitted, Cancelled, Fail, LeaseLost, Refused, Retry, Unreachable, WorkError } from "./errors.js";
-import { keepAlive } from "./heart.js";
-import { Unspeakable } from "./http.js";
+import { AlreadyCommitted, Cancelled, Fail, LeaseLost, Retry, Unreachable, WorkError } from "./errors.js";
+import { BEATS, Heart } from "./heart.js";
 import { Job } from "./job.js";
-import { Backoff, mayPass, pause } from "./patience.js";
-import type { Lease } from "./records.js";
+import { askedOf, Backoff, isFinal, mayPass, pause } from "./patience.js";
+import type { Lease, Reported } from "./records.js";
 import { newKey, type Report } from "./requests.js";
+import { failureOf, instead, isBroken, short } from "./telling.js";
 
 /** What it returns is committed; what it throws fails the job. */
 export type Handler<Payload = unknown, Result = unknown> = (job: Job<Payload>) => Promise<Result> | Result;
@@ -25,7 +25,7 @@ export interface WorkerOptions extends ClientOptions {
   lease?: number;
   /** How long one call waits for a job, in milliseconds. */
   wait?: number;
-  /** After SIGTERM, SIGINT or `stop`, what still runs after so many milliseconds is given back. */
+  /** After SIGTERM, SIGINT, SIGHUP or `stop`, what still runs after so many milliseconds is given back. */
   grace?: number;
   /** What an error of no kind of ours is reported as; it may be tried again. */
   errorCode?: string;
@@ -38,11 +38,17 @@ interface Handling {
   decode: ((payload: unknown) => unknown) | undefined;
 }
 
-/** Characters of an error's text that are told to the server. */
-const SHORT = 500;
-
 /** How long the last calls may take when the worker stops, in milliseconds. */
 const LAST = 2_000;
+
+/** Jobs asked for in one call: their payloads come along. */
+const AT_ONCE = 100;
+
+/** A report that the server breaks at so often is not tried again: the server is in trouble for a moment, or it is the report. */
+const BROKEN = 5;
+
+/** What ends a worker. A terminal that is closed is no reason to leave jobs behind. */
+const SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP"] as const;
 
 export class Worker {
   readonly client: Client;
@@ -55,6 +61,7 @@ export class Worker {
   readonly #handlers = new Map<string, Handling>();
   /** Each with its end. */
   readonly #running = new Map<Job, Promise<void>>();
+  readonly #heart: Heart;
   readonly #closing = new AbortController();
   /** The grace is over. */
   readonly #over = new AbortController();
@@ -72,6 +79,10 @@ export class Worker {
     this.#grace = options.grace ?? 10_000;
     this.#errorCode = options.errorCode ?? "EXCEPTION";
     this.#log = options.log ?? ((message) => console.error(`onceward: ${message}`));
+    this.#heart = new Heart(this.client, this.#lease, {
+      overdue: (job) => void this.#giveBack(job),
+      lost: (job, why) => this.#log(`lost the lease of ${job.id}: ${why}`),
+    });
   }
 
   /**
@@ -88,10 +99,10 @@ export class Worker {
     return this;
   }
 
-  /** Works until SIGTERM, SIGINT or `stop`. A second signal gives everything back at once. */
+  /** Works until SIGTERM, SIGINT, SIGHUP or `stop`. A second signal gives everything back at once. */
   async run(options: { signals?: boolean } = {}): Promise<void> {
     if (this.#handlers.size === 0) throw new Error("a worker without a handler has nothing to do");
-    const signals = options.signals === false ? [] : (["SIGTERM", "SIGINT"] as const);
+    const signals = options.signals === false ? [] : SIGNALS;
     const heard = (): void => {
       if (this.#closing.signal.aborted) this.#over.abort();
       this.stop();
@@ -123,7 +134,7 @@ export class Worker {
         await this.#change();
         continue;
       }
-      for (const lease of await this.#ask(most)) this.#begin(lease);
+      await this.#ask(Math.min(most, AT_ONCE));
     }
   }
 
@@ -133,19 +144,21 @@ export class Worker {
   }
 
   /** Asks until there is an answer, with one key: jobs that were taken for an answer that got lost are found again. */
-  async #ask(most: number): Promise<Lease[]> {
+  async #ask(most: number): Promise<void> {
     const [once, backoff, closing] = [newKey(), new Backoff(), this.#closing.signal];
-    for (;;) {
+    for (let isAgain = false; !closing.aborted; isAgain = true) {
       try {
-        return await this.#askOnce(most, once, { wait: this.#wait, signal: closing });
+        this.#begin(await this.#askOnce(most, once, { wait: this.#wait, signal: closing }), isAgain);
+        return;
       } catch (error) {
-        if (closing.aborted) return this.#askLast(most, once);
-        if (!mayPass(error)) throw error;
+        if (closing.aborted) break;
+        if (isFinal(error)) throw error;
         this.#log(`no jobs to be had: ${text(error)}`);
-        await pause(backoff.wait(), closing);
+        await pause(backoff.wait(askedOf(error)), closing);
       }
-      if (closing.aborted) return [];
     }
+    // The last of these calls may have taken jobs.
+    this.#begin(await this.#askLast(most, once), true);
   }
 
   /** The call that was given up may have taken jobs: these are known by its key, and given back. */
@@ -153,7 +166,7 @@ export class Worker {
     const [backoff, until] = [new Backoff(), performance.now() + LAST];
     for (;;) {
       try {
-        return await this.#askOnce(most, once, { timeout: LAST });
+        return await this.#askOnce(most, once, { timeout: LAST, again: true });
       } catch (error) {
         // The server may not have noticed yet that nobody listens any more.
         if (!mayPass(error) || performance.now() > until) return []; // Their leases run out.
@@ -162,15 +175,21 @@ export class Worker {
     }
   }
 
-  #askOnce(max: number, once: string, more: { wait?: number; signal?: AbortSignal; timeout?: number }): Promise<Lease[]> {
+  #askOnce(
+    max: number,
+    once: string,
+    more: { wait?: number; signal?: AbortSignal; timeout?: number; again?: boolean },
+  ): Promise<Lease[]> {
     return this.client.leaseOnce([...this.#handlers.keys()], this.name, { max, once, start: true, ...this.#lease, ...more });
   }
 
-  #begin(lease: Lease): void {
-    const taken = Date.parse(lease.expires_at) - Date.parse(lease.record.updated_at);
-    const job = new Job(lease, this.#lease.lease ?? taken, (job, result) => this.#commitNow(job, result));
-    const end = this.#live(job, lease).catch((error: unknown) => this.#log(`job ${job.id}: ${text(error)}`));
-    this.#running.set(job, end);
+  /** `isAgain`: not the first call that may have taken them, so nobody knows how old these leases are. */
+  #begin(leases: readonly Lease[], isAgain: boolean): void {
+    for (const lease of leases) {
+      const job = new Job(lease, this.#lease.lease, (job, result) => this.#commitNow(job, result));
+      const end = this.#live(job, lease, isAgain).catch((error: unknown) => this.#log(`job ${job.id}: ${text(error)}`));
+      this.#running.set(job, end);
+    }
   }
 
   async #drain(): Promise<void> {
@@ -186,7 +205,7 @@ export class Worker {
     clearTimeout(timer);
     const soon = new AbortController();
     const ends = [...this.#running].map(([job, end]) => {
-      job.goneAt = Math.min(job.goneAt, performance.now() + LAST);
+      job.giveUpAt = performance.now() + LAST;
       // One that reports already needs a moment; one that does not listen is not waited for.
       return job.reported ? Promise.race([end, pause(LAST, soon.signal)]) : this.#giveBack(job);
     });
@@ -196,20 +215,43 @@ export class Worker {
 
   // Working
 
-  async #live(job: Job, lease: Lease): Promise<void> {
-    const stopBeating = keepAlive(this.client, job, this.#lease, {
-      overdue: () => void this.#giveBack(job),
-      lost: (why) => this.#log(`lost the lease of ${job.id}: ${why}`),
-    });
+  async #live(job: Job, lease: Lease, inDoubt: boolean): Promise<void> {
     try {
-      // Not begun, so nothing is lost by giving it back.
-      if (this.#closing.signal.aborted) await this.#giveBack(job);
-      else await this.#report(job, await this.#outcome(job, lease));
+      if (this.#closing.signal.aborted) {
+        // Not begun, so nothing is lost by giving it back.
+        job.giveUpAt = performance.now() + LAST;
+        await this.#giveBack(job);
+        return;
+      }
+      this.#heart.add(job);
+      if (await this.#isOurs(job, inDoubt)) await this.#report(job, await this.#outcome(job, lease));
     } finally {
-      stopBeating();
+      this.#heart.remove(job);
       this.#running.delete(job);
       this.#freed?.();
     }
+  }
+
+  /**
+   * Whether its handler may begin: not on a lease that is over, and not on one that may be, before the server has said that it is not.
+   */
+  async #isOurs(job: Job, inDoubt: boolean): Promise<boolean> {
+    const [{ execution, token }, sent] = [job, performance.now()];
+    try {
+      if (inDoubt && sent < job.goneAt) {
+        if ((await this.#send(job, { execution, token, do: "heartbeat", ...this.#lease })).stop) {
+          await this.#report(job, { execution, token, do: "yield" });
+          return false;
+        }
+        job.kept(sent);
+      }
+    } catch (error) {
+      this.#log(`job ${job.id} is not begun: ${text(error)}`);
+      return false;
+    }
+    if (performance.now() < job.goneAt) return true;
+    this.#log(`job ${job.id} is not begun: its lease was over when it came`);
+    return false;
   }
 
   /** Runs the handler; what is to be told of it. Undefined: the job is no longer ours. */
@@ -253,56 +295,56 @@ export class Worker {
     } catch (error) {
       this.#log(`job ${job.id} could not be given back: ${text(error)}`);
     }
+    this.#heart.remove(job);
   }
 
   async #report(job: Job, wanted: Report | undefined): Promise<void> {
     if (wanted === undefined || job.reason === "lease_lost" || !job.claimReport()) return;
     const { execution, token } = job;
     // The effect has landed, so what is left is tidying up, and no attempt follows.
-    const report: Report = job.committed ? { execution, token, do: "finish" } : wanted;
-    try {
-      await this.#send(job, report);
-    } catch (error) {
-      const instead = report.do === "commit" ? failure(error) : undefined;
-      this.#log(`job ${job.id}: ${report.do} was not taken: ${text(error)}`);
-      if (instead !== undefined) await this.#send(job, { execution, token, do: "fail", error: short(instead) });
+    let report: Report = job.committed ? { execution, token, do: "finish" } : wanted;
+    // What is sent instead may not be taken either, and is then told as plainly as can be.
+    for (let tries = 0; tries < 3; tries += 1) {
+      try {
+        await this.#send(job, report);
+        return;
+      } catch (error) {
+        this.#log(`job ${job.id}: ${report.do} was not taken: ${text(error)}`);
+        const other = instead(report, error, this.#errorCode);
+        if (other === undefined) return;
+        report = other;
+      }
     }
   }
 
   /** Until it is answered, or the lease is surely gone. The same report twice does no harm: its token sees to that. */
-  async #send(job: Job, report: Report): Promise<void> {
+  async #send(job: Job, report: Report): Promise<Reported> {
     const backoff = new Backoff(Math.max(job.lasts / 10, 10));
-    for (;;) {
+    for (let broken = 0; ; ) {
+      const timeout = Math.min(this.client.timeout, Math.max(job.giveUpAt - performance.now(), 50));
+      let wait: number;
       try {
-        await this.client.reportOnce(report, this.client.timeout, job.traceparent);
-        return;
+        return await this.client.reportOnce(report, timeout, job.traceparent);
       } catch (error) {
-        if (!mayPass(error) || performance.now() >= job.goneAt) throw error;
+        if (isBroken(error)) broken += 1;
+        wait = Math.min(backoff.wait(askedOf(error)), job.lasts / BEATS);
+        const now = performance.now();
+        if (!mayPass(error) || broken === BROKEN || now >= job.goneAt || now + wait > job.giveUpAt) throw error;
       }
-      await pause(backoff.wait());
+      await pause(wait);
     }
   }
 
   async #commitNow(job: Job, result: unknown): Promise<void> {
     if (job.committed) throw new Error("this job is committed already");
     if (job.reason === "lease_lost") throw new Cancelled("lease_lost");
-    await this.#send(job, { execution: job.execution, token: job.token, do: "commit", result });
+    try {
+      await this.#send(job, { execution: job.execution, token: job.token, do: "commit", result });
+    } catch (error) {
+      throw failureOf(error) ?? error;
+    }
     job.committed = true;
   }
-}
-
-/** What to report where a commit will never be taken: the job fails, which would else run until its lease ends, and again. */
-function failure(error: unknown): Fail | undefined {
-  if (error instanceof Unspeakable) return new Fail("bad_result", error.message);
-  if (!(error instanceof Refused)) return undefined;
-  if (error.status === 413) return new Fail("SIZE_EXCEEDED", error.message);
-  return error.status === 422 ? new Fail("bad_result", error.message) : undefined;
-}
-
-function short(error: WorkError): WorkError {
-  const [code, message] = [error.code.slice(0, SHORT), error.message.slice(0, SHORT).replaceAll("\0", "")];
-  if (!error.retryable) return new Fail(code, message);
-  return new Retry(code, message, error.after === undefined ? {} : { after: error.after });
 }
 
 function text(error: unknown): string {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, beforeEach, describe, it } from "node:test";
 
-import { AlreadyCommitted, Client, Fail, LeaseLost, Refused, Retry, Unreachable, type Entry, type Lease } from "onceward";
+import { AlreadyCommitted, Client, Fail, isProblem, LeaseLost, Refused, Retry, Unreachable, type Entry, type Lease } from "onceward";
 
 import { DEADLINE, Server, TASK } from "./serving.js";
 
@@ -54,18 +54,47 @@ describe("producers", () => {
     assert.deepEqual([refused.status, refused.code], [422, "key_reused"]);
   });
 
+  it("takes keys of any letters", async () => {
+    for (const once of ["count Müller", "12 € an hour", "数える"]) {
+      const first = await client.create(TASK, { payload: once, once });
+      assert.equal((await client.create(TASK, { payload: once, once })).id, first.id);
+      // By its letters, not by how they were written on the way.
+      const [again] = await client.createMany(TASK, [{ payload: once, once }]);
+      assert.ok(again && !isProblem(again));
+      assert.equal(again.id, first.id);
+    }
+    // A mistake of the caller's, which no patience mends.
+    await assert.rejects(client.create(TASK, { once: "two\nlines" }), TypeError);
+  });
+
+  it("takes an id as one part of a path", async () => {
+    const made = await client.create(TASK);
+    for (const name of [`${made.id}/history`, `${made.id}?`, "../records"]) {
+      assert.ok([404, 422].includes((await refusal(client.get(name))).status));
+    }
+  });
+
+  it("takes no URL with a password, and does not show it", () => {
+    for (const url of ["http://me:secret@127.0.0.1:1", "me:secret@127.0.0.1", "ftp://me:secret@127.0.0.1"]) {
+      assert.throws(
+        () => new Client({ url }),
+        (error) => error instanceof TypeError && !error.message.includes("secret"),
+      );
+    }
+  });
+
   it("makes many, each on its own", async () => {
     const wanted = Array.from({ length: 600 }, (_, number) => ({ fields: { name: `many ${number}` } as object, once: `m${number}` }));
     wanted[7] = { fields: { "no such field": 1 }, once: "m7" };
     const made = await client.createMany(TASK, wanted as { fields: { [name: string]: unknown }; once: string }[]);
-    const good = made.flatMap((each) => ("id" in each ? [each.id as string] : []));
+    const good = made.flatMap((each) => (isProblem(each) ? [] : [each.id]));
     assert.equal(good.length, 599);
-    assert.ok("code" in (made[7] ?? {}));
+    assert.ok(made[7] && isProblem(made[7]));
     const [again] = await client.createMany(TASK, [{ fields: { name: "many 3" }, once: "m3" }]);
-    assert.ok(again && "id" in again);
+    assert.ok(again && !isProblem(again));
     assert.equal(again.id, good[3]);
     const fired = await client.fireMany(good.map((record) => ({ record, event: "drop" })));
-    assert.ok(fired.every((each) => "record" in each));
+    assert.ok(fired.every((each) => !isProblem(each) && each.spawned.length === 0));
   });
 
   it("goes through all pages of a list", async () => {
@@ -109,6 +138,31 @@ describe("streams", () => {
     for await (const entry of client.stream({ after: seen[0]?.seq ?? 0, record: made.id })) {
       assert.equal(entry.event, "drop");
       break;
+    }
+  });
+
+  it("misses nothing before the first entry", async () => {
+    const own = await Server.begin();
+    try {
+      const client = new Client({ url: own.url });
+      await client.create(TASK);
+      const [stream, seen] = [client.stream({ signal: AbortSignal.timeout(DEADLINE) }), [] as unknown[]];
+      const reading = (async () => {
+        for await (const entry of stream) if (seen.push(entry.record) === 2) break;
+      })();
+      const until = performance.now() + DEADLINE;
+      while (stream.seq === undefined) {
+        // The server says where a stream begins; it has nothing else to tell yet.
+        await client.list(TASK);
+        assert.ok(performance.now() < until, "the server has named no place");
+      }
+      await own.kill();
+      await own.start();
+      const made = [(await client.create(TASK)).id, (await client.create(TASK)).id];
+      await reading;
+      assert.deepEqual(seen, made);
+    } finally {
+      await own.close();
     }
   });
 
@@ -159,6 +213,18 @@ describe("a worker without `Worker`", () => {
     const again = await client.lease([TASK], "by hand", { max: 2, once: "my lease" });
     assert.deepEqual(first.map((each) => each.id), again.map((each) => each.id));
     assert.equal(first.length, 2);
+    // The same leases, so no more is left of them.
+    const left = (leases: Lease[]): number[] => leases.map((each) => each.expires_in_ms ?? 0);
+    assert.ok(left(again).every((later, number) => later > 0 && later <= (left(first)[number] ?? 0)));
+  });
+
+  it("lands a commit that is told twice once", async () => {
+    const made = await client.create(TASK);
+    const lease = await one(TASK);
+    const first = await client.commit(lease.id, lease.token, 1, { finish: true });
+    const again = await client.commit(lease.id, lease.token, 1, { finish: true });
+    assert.deepEqual(again.record, first.record);
+    assert.equal((await client.effect(made.id)).result, 1);
   });
 
   it("commits nothing with a lost lease", async () => {
@@ -170,7 +236,8 @@ describe("a worker without `Worker`", () => {
     assert.ok((await refusal(client.commit(lost.id, lost.token, "late", { finish: true }))) instanceof LeaseLost);
     await client.commit(taken.id, taken.token, "in time", { finish: true });
     const later = await refusal(client.commit(lost.id, lost.token, "later still", { finish: true }));
-    assert.ok(later instanceof LeaseLost || later instanceof AlreadyCommitted);
+    assert.ok(later instanceof AlreadyCommitted);
+    assert.equal(later.committed, taken.token);
     assert.equal((await client.effect(made.id)).result, "in time");
   });
 
@@ -195,7 +262,6 @@ describe("a worker without `Worker`", () => {
       finish: true,
     }));
     const answers = await client.reportMany(reports);
-    const told = answers.map((each) => ("record" in each && "execution" in each ? "taken" : "refused"));
-    assert.deepEqual(told, ["taken", "refused", "taken"]);
+    assert.deepEqual(answers.map((each) => (isProblem(each) ? each.code : each.record?.state)), ["done", "bad_input", "done"]);
   });
 });

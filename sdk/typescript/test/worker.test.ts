@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { promisify } from "node:util";
 
-import { Client, Fail, Refused, Retry, Worker, type Handler, type Reason, type WorkerOptions } from "onceward";
+import { Client, Fail, isProblem, Refused, Retry, Worker, type Handler, type Reason, type WorkerOptions } from "onceward";
 
 import { aborted, DEADLINE, Moment, Server, TASK, until } from "./serving.js";
 
@@ -91,7 +91,7 @@ describe("a worker", () => {
       meet,
       async () => {
         const made = await client.createMany(TASK, [{}, {}, {}, {}]);
-        for (const each of made) if ("id" in each) await until(client, each.id as string, "done");
+        for (const each of made) if (!isProblem(each)) await until(client, each.id, "done");
       },
       { concurrency: 4 },
     );
@@ -265,8 +265,8 @@ describe("a worker", () => {
         const made = await client.create(TASK);
         await running.wait();
         const other = await client.create(TASK);
-        for (let attempt = 1; attempt <= 5; attempt += 1) {
-          const [lease] = await client.lease([TASK], "loses it", { lease: 200, wait: DEADLINE });
+        for (let attempt = 1; attempt <= 6; attempt += 1) {
+          const [lease] = await client.lease([TASK], "loses it", { lease: 500, wait: DEADLINE });
           assert.deepEqual([lease?.record.id, lease?.attempt], [other.id, attempt]);
         }
         await client.fire(other.id, "drop");
@@ -274,7 +274,7 @@ describe("a worker", () => {
         await until(client, made.id, "done");
         assert.equal((await client.effect(made.id)).result, 1);
       },
-      { lease: 200 },
+      { lease: 1_000 },
     );
   });
 
@@ -329,19 +329,21 @@ describe("a worker", () => {
 describe("the examples, as users run them", () => {
   const examples = join(import.meta.dirname, "../examples");
 
-  it("ends a worker cleanly on SIGTERM", async () => {
-    const made = await client.create("execution.job", { payload: { words: "one two three" } });
-    const env = { ...process.env, ONCEWARD_URL: server.url };
-    const child = spawn(process.execPath, [join(examples, "worker.js")], { env, stdio: "inherit" });
-    try {
-      const gone = once(child, "exit");
-      await until(client, made.id, "SUCCEEDED");
-      child.kill("SIGTERM");
-      assert.deepEqual(await gone, [0, null]);
-    } finally {
-      child.kill("SIGKILL");
+  it("ends a worker cleanly on a signal", async () => {
+    for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
+      const made = await client.create("execution.job", { payload: { words: "one two three" } });
+      const env = { ...process.env, ONCEWARD_URL: server.url };
+      const child = spawn(process.execPath, [join(examples, "worker.js")], { env, stdio: "inherit" });
+      try {
+        const gone = once(child, "exit");
+        await until(client, made.id, "SUCCEEDED");
+        child.kill(signal);
+        assert.deepEqual(await gone, [0, null]);
+      } finally {
+        child.kill("SIGKILL");
+      }
+      assert.deepEqual((await client.effect(made.id)).result, { count: 3 });
     }
-    assert.deepEqual((await client.effect(made.id)).result, { count: 3 });
   });
 
   it("makes jobs once", async () => {

@@ -1,7 +1,9 @@
 //! What a new key may be.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use onceward_core::nearest;
 use onceward_core::time::Time;
 
 use crate::error::EngineError;
@@ -11,6 +13,9 @@ const OWNER: usize = 1_000;
 
 /// Characters of a role, of a lifecycle's name, and of a key's own.
 const NAME: usize = 100;
+
+/// Those that the engine knows itself.
+const ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
 
 /// Roles, and lifecycles, of one key.
 const MOST: usize = 100;
@@ -29,8 +34,8 @@ pub struct NewKey {
 }
 
 impl NewKey {
-    /// As it is kept: each role and lifecycle once.
-    pub(super) fn checked(mut self, now: Time) -> Result<Self, EngineError> {
+    /// As it is kept: each role and lifecycle once. `named` are the roles that lifecycles ask for.
+    pub(super) fn checked(mut self, now: Time, named: &BTreeSet<Arc<str>>) -> Result<Self, EngineError> {
         let bad = |why: &str| Err(EngineError::BadApiKey(why.to_owned()));
         if !is_text(&self.owner, 1, OWNER) || *self.owner == *"engine" {
             return bad(
@@ -49,6 +54,15 @@ impl NewKey {
         }
         if !self.roles.iter().all(is_word) || self.roles.iter().any(|role| **role == *"engine") {
             return bad("a role has letters, digits, `.`, `_` and `-`, at most 100 of them, and is not `engine`");
+        }
+        // Any other word may be a role of a lifecycle to come; one that is almost ours is a slip, and would make a producer of a viewer.
+        for role in self.roles.iter().filter(|role| !ROLES.contains(&&***role) && !named.contains(*role)) {
+            let role_in_small = role.to_ascii_lowercase();
+            // With another first letter it is another word: `moderator` is not `operator`.
+            let alike = ROLES.into_iter().filter(|ours| ours.get(..1) == role_in_small.get(..1));
+            if let Some(meant) = nearest(&role_in_small, alike) {
+                return bad(&format!("no lifecycle names the role `{role}`: is `{meant}` meant?"));
+            }
         }
         if !self.lifecycles.iter().all(is_word) {
             return bad("a lifecycle's name has letters, digits, `.`, `_` and `-`, at most 100 of them");
@@ -72,4 +86,26 @@ impl NewKey {
 
 fn is_text(text: &str, least: usize, most: usize) -> bool {
     (least..=most).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(role: &str) -> Result<NewKey, EngineError> {
+        let now = Time::from_micros(0);
+        NewKey { owner: "ann".into(), roles: vec![role.into()], ..NewKey::default() }
+            .checked(now, &["reviewer".into()].into())
+    }
+
+    /// Every role but a few may make records: a viewer's key with a slip in it would be a producer's.
+    #[test]
+    fn a_role_that_is_almost_ours_is_a_slip() {
+        for role in ["Viewer", "veiwer", "viewers", "Operator", "worke", "METRICS"] {
+            assert!(checked(role).is_err(), "{role}");
+        }
+        for role in ROLES.into_iter().chain(["pro", "moderator", "reviewer", "oracle"]) {
+            assert!(checked(role).is_ok(), "{role}");
+        }
+    }
 }

@@ -3,6 +3,9 @@
 //! All keys are kept at hand, so that a request need not wait for the store to be let in. What is at hand is trusted for a
 //! second: then the store is asked whether it has changed, so that a key that another process has revoked is let in no longer than
 //! that. Where the store does not answer, nobody is let in.
+//!
+//! Some calls go on for long: they wait, or follow the log. [`Keys::watch`] looks at the keys once a second for all of them, so that
+//! such a call ends with the key that began it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -10,8 +13,8 @@ use std::time::Duration;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
 use onceward_store::{ApiKey, KeptKeys, KeyEdit, KeySave, Store};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::sync::{Mutex, watch};
+use tokio::time::{Instant, sleep};
 
 use super::asked::NewKey;
 use super::identity::{Identity, must_be_operator};
@@ -36,6 +39,16 @@ pub struct KeyDesk {
     known: RwLock<Option<Known>>,
     /// Whoever asks the store asks for all.
     turn: Mutex<()>,
+    /// What the last look at the keys came to; told to those who wait where a key came or died.
+    looked: watch::Sender<Look>,
+}
+
+/// The keys at one moment, as far as calls that go on need to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Look {
+    at: Option<Time>,
+    changes: u64,
+    live: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +106,54 @@ impl<'a, S: Store> Keys<'a, S> {
         ring.identify(&text, now).ok_or(EngineError::Unauthorized)
     }
 
+    /// Whether whoever was let in would be let in again, as far as is known here without asking the store.
+    pub fn still_lets_in(&self, identity: &Identity) -> bool {
+        // Unknown for a moment after a change: whoever watches looks again at once.
+        let (Some(known), at) = (self.desk.known(), self.desk.looked.borrow().at) else { return true };
+        match &identity.key {
+            None => known.ring.changes == 0,
+            Some(key) => known.ring.is_live(key, at),
+        }
+    }
+
+    /// Comes when this caller is let in no longer: its key was revoked or has expired, or it came without one and by now one is asked for.
+    /// Somebody must [`watch`](Self::watch).
+    pub async fn over(&self, identity: &Identity) {
+        let mut looked = self.desk.looked.subscribe();
+        loop {
+            looked.borrow_and_update();
+            if !self.still_lets_in(identity) {
+                return;
+            }
+            // Its sender lives as long as the desk.
+            let _ = looked.changed().await;
+        }
+    }
+
+    /// Look at the keys every second, until this is dropped: for calls that go on.
+    pub async fn watch(&self) {
+        loop {
+            // Where the store fails, it is asked again: meanwhile nobody new is let in.
+            let _ = self.look().await;
+            sleep(TRUST).await;
+        }
+    }
+
+    async fn look(&self) -> Result<(), EngineError> {
+        let (ring, now) = (self.ring().await?, self.store.now().await?);
+        let look = Look { at: Some(now), changes: ring.changes, live: ring.live(now) };
+        let is_news = self.desk.looked.send_if_modified(|last| {
+            let is_news = (last.changes, last.live) != (look.changes, look.live);
+            *last = look;
+            is_news
+        });
+        // Leases that wait look up.
+        if let Some(signals) = self.signals.filter(|_| is_news) {
+            signals.wake_all();
+        }
+        Ok(())
+    }
+
     /// All keys, the oldest first, live or not. For operators.
     pub async fn list(&self, by: &Actor) -> Result<Vec<ApiKey>, EngineError> {
         must_be_operator(by)?;
@@ -102,7 +163,9 @@ impl<'a, S: Store> Keys<'a, S> {
     /// Make a key. Its text is nowhere else: whoever loses it makes another.
     pub async fn create(&self, by: &Actor, asked: NewKey) -> Result<(ApiKey, KeyText), EngineError> {
         must_be_operator(by)?;
-        let asked = asked.checked(self.store.now().await?)?;
+        let catalog = self.store.definitions().await?;
+        let named = catalog.definitions.lifecycles.values().flat_map(|lifecycle| lifecycle.roles()).collect();
+        let asked = asked.checked(self.store.now().await?, &named)?;
         let text = KeyText::chance()?;
         let made = |kept: KeptKeys, now: Time| {
             let key = ApiKey {
@@ -160,6 +223,8 @@ impl<'a, S: Store> Keys<'a, S> {
                     if let Some(signals) = self.signals {
                         signals.saved(&[], place, now);
                     }
+                    // It is saved, whatever becomes of the look: then others look.
+                    let _ = self.look().await;
                     return Ok(Some(edit));
                 }
                 KeySave::Conflict => {}

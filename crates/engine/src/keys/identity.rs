@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use onceward_core::decide::sees_all;
 use onceward_core::record::Actor;
 use onceward_store::ApiKey;
 
@@ -59,8 +60,9 @@ impl Identity {
     }
 }
 
-pub(super) fn must_be_operator(actor: &Actor) -> Result<(), EngineError> {
-    if actor.has_role("operator") {
+/// What is nobody's in particular, accounts, versions and keys, is for those who look after all of it.
+pub(crate) fn must_be_operator(actor: &Actor) -> Result<(), EngineError> {
+    if sees_all(actor) {
         return Ok(());
     }
     Err(EngineError::Forbidden("this is for keys with the role `operator`".to_owned()))

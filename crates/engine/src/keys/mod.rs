@@ -17,4 +17,5 @@ mod text;
 pub use asked::NewKey;
 pub use desk::{KeyDesk, Keys};
 pub use identity::Identity;
+pub(crate) use identity::must_be_operator;
 pub use text::KeyText;

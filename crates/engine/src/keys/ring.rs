@@ -65,6 +65,17 @@ impl Ring {
         }
         self.held.get(&key.id).map(|held| held.identity.clone())
     }
+
+    /// Whether a key is one that is let in; where no time is known, one that has expired is.
+    pub(super) fn is_live(&self, id: &str, now: Option<Time>) -> bool {
+        let key = self.held.get(id).map(|held| &held.key);
+        key.is_some_and(|key| now.map_or(key.revoked_at.is_none(), |now| key.is_live(now)))
+    }
+
+    /// How many are.
+    pub(super) fn live(&self, now: Time) -> usize {
+        self.held.values().filter(|held| held.key.is_live(now)).count()
+    }
 }
 
 #[cfg(test)]

@@ -9,14 +9,21 @@ use std::time::{Duration, SystemTime};
 
 use onceward_core::hex;
 
+use super::name::Name;
+
 /// Where drafts are written. No hash begins so.
-const DRAFTS: &str = "drafts";
+pub(super) const DRAFTS: &str = "drafts";
+
+/// What has a name of its owner's choice. No hash begins so, either.
+pub(super) const NAMED: &str = "named";
 
 #[derive(Debug)]
 pub(super) struct Folder {
     root: PathBuf,
     /// Held to give an object its name, and to look whether one is still old and take it out.
     names: Mutex<()>,
+    /// Whether this process has seen to it that the folder itself is durable.
+    is_there: Mutex<bool>,
 }
 
 /// An object that has no name yet. Dropped, it is gone.
@@ -47,7 +54,11 @@ pub(super) struct Found {
 
 impl Folder {
     pub(super) fn at(root: &Path) -> Self {
-        Self { root: root.to_owned(), names: Mutex::new(()) }
+        Self { root: root.to_owned(), names: Mutex::new(()), is_there: Mutex::new(false) }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
     fn names(&self) -> MutexGuard<'_, ()> {
@@ -60,17 +71,18 @@ impl Folder {
         self.root.join(&name[..2]).join(&name[2..])
     }
 
+    fn named(&self, name: &Name) -> PathBuf {
+        self.root.join(NAMED).join(name.as_str())
+    }
+
     pub(super) fn draft(&self) -> io::Result<Draft> {
-        let mut chance = [0; 16];
-        getrandom::fill(&mut chance).map_err(io::Error::other)?;
-        let path = self.root.join(DRAFTS).join(hex::encode(&chance));
+        let path = self.root.join(DRAFTS).join(super::chance()?);
         let open = || OpenOptions::new().write(true).create_new(true).open(&path);
+        self.make(false)?;
         let file = match open() {
-            // The first of all: the folder is made when there is something to put there.
+            // Somebody has taken the folder away.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(self.root.join(DRAFTS))?;
-                let parent = self.root.parent().filter(|parent| !parent.as_os_str().is_empty());
-                sync(parent.unwrap_or(Path::new(".")))?;
+                self.make(true)?;
                 open()?
             }
             opened => opened?,
@@ -78,24 +90,63 @@ impl Folder {
         Ok(Draft { path, file })
     }
 
+    /// The folder is made when there is something to put there. Once in a process it is brought to the disk even if it is there
+    /// already: another process may have made it this moment.
+    fn make(&self, again: bool) -> io::Result<()> {
+        let mut is_there = self.is_there.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_there && !again {
+            return Ok(());
+        }
+        let new: Vec<&Path> = self.root.ancestors().skip(1).take_while(|above| !is_folder(above)).collect();
+        fs::create_dir_all(self.root.join(DRAFTS))?;
+        for above in new.iter().copied().chain(self.root.ancestors().nth(new.len() + 1)) {
+            sync(above)?;
+        }
+        *is_there = true;
+        Ok(())
+    }
+
     /// Make it durable, and give it its name. One that is there already is replaced: it is as good, but older, and may be about
     /// to be collected.
     pub(super) fn keep(&self, draft: &Draft, sha256: &[u8; 32]) -> io::Result<()> {
+        self.give(draft, &self.path(sha256))
+    }
+
+    pub(super) fn keep_named(&self, draft: &Draft, name: &Name) -> io::Result<()> {
+        self.give(draft, &self.named(name))
+    }
+
+    fn give(&self, draft: &Draft, path: &Path) -> io::Result<()> {
         draft.file.sync_all()?;
-        let path = self.path(sha256);
         let folder = path.parent().unwrap_or(&self.root);
-        if !folder.is_dir() {
-            fs::create_dir_all(folder)?;
-            sync(&self.root)?;
-        }
+        fs::create_dir_all(folder)?;
         let names = self.names();
-        fs::rename(&draft.path, &path)?;
+        fs::rename(&draft.path, path)?;
         drop(names);
-        sync(folder)
+        // Up to our own, whoever made them: that one is there does not say that it is on the disk.
+        for folder in folder.ancestors() {
+            sync(folder)?;
+            if folder == self.root {
+                break;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn read(&self, sha256: &[u8; 32]) -> io::Result<Option<File>> {
         found(File::open(self.path(sha256)))
+    }
+
+    pub(super) fn read_named(&self, name: &Name) -> io::Result<Option<File>> {
+        found(File::open(self.named(name)))
+    }
+
+    pub(super) fn remove_named(&self, name: &Name) -> io::Result<()> {
+        let path = self.named(name);
+        if found(fs::remove_file(&path))?.is_some() {
+            sync(path.parent().unwrap_or(&self.root))?;
+        }
+        Ok(())
     }
 
     pub(super) fn size(&self, sha256: &[u8; 32]) -> io::Result<Option<u64>> {
@@ -144,7 +195,7 @@ impl Folder {
 }
 
 /// A draft that nobody has written to for so long is nobody's.
-const LEFT_BEHIND: Duration = Duration::from_hours(1);
+pub(super) const LEFT_BEHIND: Duration = Duration::from_hours(1);
 
 /// Gone is not old.
 fn is_old(path: &Path, now: SystemTime, age: Duration) -> io::Result<bool> {
@@ -156,12 +207,21 @@ fn is_old(path: &Path, now: SystemTime, age: Duration) -> io::Result<bool> {
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 /// A name in a folder is durable when the folder is.
 fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+    File::open(here(folder))?.sync_all()
+}
+
+/// What stands above a relative path is the folder that we are in.
+fn here(folder: &Path) -> &Path {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
+}
+
+fn is_folder(path: &Path) -> bool {
+    here(path).is_dir()
 }

@@ -1,36 +1,59 @@
-//! Where large payloads live: beside the database, under their hashes.
+//! Where large payloads live: beside the database, under their hashes; and what systems keep under names of their own.
 //!
 //! A payload of more than [`LARGE`] bytes is written here before the record that has it is made, and is durable by then. The
 //! database keeps its hash and its size, and how many records have it. What no record has is an orphan: its record was refused, or
 //! the process died before it was made, or the last one was pruned. [`collect`] takes orphans out when they are old enough that
-//! nobody can be about to name them.
+//! nobody can be about to name them. What has a name is its system's, and stays until that removes it.
 //!
 //! | file | duty |
 //! | --- | --- |
+//! | `opening.rs` | which place a URL names, and whether it can be reached |
 //! | `folder.rs` | a folder: written apart, made durable, then given its name |
+//! | `bucket.rs` | a bucket that speaks S3 |
+//! | `upload.rs` | bytes on their way to a bucket, in parts |
+//! | `line.rs` | HTTP to a bucket, with bounded patience |
+//! | `trouble.rs` | what a bucket's failures mean |
+//! | `writing.rs` | bytes whose hash nobody knows before their end |
+//! | `arriving.rs` | a payload that comes piece by piece, few bytes or many |
 //! | `reading.rs` | bytes in pieces, and whether they are those that were asked for |
+//! | `name.rs` | names that systems give |
 //! | `collect.rs` | orphans |
 //! | `verify.rs` | whether all that records have is there |
 
+mod arriving;
+mod bucket;
 mod collect;
 mod folder;
+mod line;
+mod name;
+mod opening;
 mod reading;
+mod trouble;
+mod upload;
 mod verify;
+mod writing;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use onceward_core::decide::Call;
+use onceward_core::hex;
 use onceward_core::record::Payload;
 use sha2::{Digest, Sha256};
 
 use crate::error::EngineError;
 use crate::queue::Submission;
+use bucket::Bucket;
 use folder::Folder;
+use name::Name;
+use upload::Upload;
 
+pub use arriving::{Arrived, Arriving};
 pub use collect::{Collected, collect};
 pub use reading::PayloadReader;
 pub use verify::verify_objects;
+pub use writing::ObjectWriter;
 
 /// A payload with more bytes goes here.
 pub const LARGE: usize = 64 << 10;
@@ -43,6 +66,14 @@ pub enum ObjectError {
     /// There is something else under the hash than there should be.
     #[error("the object {0} is damaged: its bytes are not those of its hash")]
     Damaged(String),
+    /// More than a bucket can give its name to.
+    #[error("an object in a bucket has at most {most} bytes")]
+    TooLarge { most: u64 },
+    #[error("`{0}` is no name for an object: write plain segments, such as `originals/1.png`")]
+    BadName(String),
+    /// No place for objects is named so, or the one that is does not let us in. Told when it is opened.
+    #[error("{0}")]
+    Misconfigured(String),
 }
 
 impl ObjectError {
@@ -50,8 +81,9 @@ impl ObjectError {
     pub fn status(&self) -> u16 {
         match self {
             Self::Unavailable(error) if error.kind() == std::io::ErrorKind::StorageFull => 507,
-            Self::Unavailable(_) => 503,
-            Self::Damaged(_) => 500,
+            Self::Unavailable(_) | Self::Misconfigured(_) => 503,
+            Self::TooLarge { .. } => 413,
+            Self::Damaged(_) | Self::BadName(_) => 500,
         }
     }
 
@@ -61,31 +93,52 @@ impl ObjectError {
             Self::Unavailable(error) if error.kind() == std::io::ErrorKind::StorageFull => "objects_full",
             Self::Unavailable(_) => "objects_unavailable",
             Self::Damaged(_) => "object_damaged",
+            Self::TooLarge { .. } => "too_large",
+            Self::BadName(_) => "bad_object_name",
+            Self::Misconfigured(_) => "objects_misconfigured",
         }
     }
 }
 
-/// A place for large payloads. Clones are the same place.
+/// A place for large payloads, and for what systems keep. Clones are the same place.
 #[derive(Clone, Debug)]
 pub struct Objects {
-    folder: Arc<Folder>,
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Folder(Arc<Folder>),
+    Bucket(Arc<Bucket>),
 }
 
 impl Objects {
     /// A folder, which is made when there is something to put there.
     pub fn folder(path: impl AsRef<Path>) -> Self {
-        Self { folder: Arc::new(Folder::at(path.as_ref())) }
+        Self { place: Place::Folder(Arc::new(Folder::at(path.as_ref()))) }
     }
 
     /// Begin to write bytes whose hash nobody knows yet.
     pub async fn writer(&self) -> Result<ObjectWriter, ObjectError> {
-        let folder = Arc::clone(&self.folder);
-        let draft = blocking(move || folder.draft()).await?;
-        Ok(ObjectWriter { folder: Arc::clone(&self.folder), draft: Some(draft), sha: Sha256::new(), bytes: 0 })
+        match &self.place {
+            Place::Folder(folder) => {
+                let making = Arc::clone(folder);
+                let draft = blocking(move || making.draft()).await?;
+                Ok(ObjectWriter::to_folder(Arc::clone(folder), draft))
+            }
+            Place::Bucket(bucket) => Ok(ObjectWriter::to_bucket(Upload::new(Arc::clone(bucket)))),
+        }
     }
 
     /// Write bytes that are there as a whole. They are durable when this returns.
     pub async fn put(&self, bytes: Arc<[u8]>) -> Result<Payload, ObjectError> {
+        if let Place::Bucket(bucket) = &self.place {
+            // Their hash is known at once: they go where they belong, in one request.
+            let sha256: [u8; 32] = Sha256::digest(&bytes).into();
+            let payload = Payload { sha256, bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX) };
+            bucket.keep(&sha256, Bytes::from_owner(bytes)).await?;
+            return Ok(payload);
+        }
         let mut writer = self.writer().await?;
         writer.write(bytes).await?;
         writer.finish().await
@@ -93,55 +146,75 @@ impl Objects {
 
     /// Read bytes in pieces; `None` where there are none with this hash.
     pub async fn get(&self, payload: &Payload) -> Result<Option<PayloadReader>, ObjectError> {
-        let (folder, sha256) = (Arc::clone(&self.folder), payload.sha256);
-        let file = blocking(move || folder.read(&sha256)).await?;
-        Ok(file.map(|file| PayloadReader::of_file(file, *payload)))
+        match &self.place {
+            Place::Folder(folder) => {
+                let (folder, sha256) = (Arc::clone(folder), payload.sha256);
+                let file = blocking(move || folder.read(&sha256)).await?;
+                Ok(file.map(|file| PayloadReader::of_file(file, *payload)))
+            }
+            Place::Bucket(bucket) => {
+                let pieces = bucket.read(&payload.sha256).await?;
+                Ok(pieces.map(|pieces| PayloadReader::of_pieces(pieces, *payload)))
+            }
+        }
     }
 
     /// How many bytes there are with this hash, without looking at them.
     pub async fn size(&self, sha256: &[u8; 32]) -> Result<Option<u64>, ObjectError> {
-        let (folder, sha256) = (Arc::clone(&self.folder), *sha256);
-        blocking(move || folder.size(&sha256)).await
-    }
-}
-
-/// Bytes on their way in. Dropped before they are finished, they leave nothing behind.
-#[derive(Debug)]
-pub struct ObjectWriter {
-    folder: Arc<Folder>,
-    draft: Option<folder::Draft>,
-    sha: Sha256,
-    bytes: u64,
-}
-
-impl ObjectWriter {
-    /// A piece more.
-    pub async fn write(&mut self, piece: impl AsRef<[u8]> + Send + 'static) -> Result<(), ObjectError> {
-        self.sha.update(piece.as_ref());
-        self.bytes = self.bytes.saturating_add(u64::try_from(piece.as_ref().len()).unwrap_or(u64::MAX));
-        // Taken meanwhile: a write that failed, or was left in the middle, is not gone on with.
-        let mut draft = self.draft.take().ok_or_else(broken_off)?;
-        self.draft = Some(
-            blocking(move || {
-                draft.write(piece.as_ref())?;
-                Ok(draft)
-            })
-            .await?,
-        );
-        Ok(())
+        match &self.place {
+            Place::Folder(folder) => {
+                let (folder, sha256) = (Arc::clone(folder), *sha256);
+                blocking(move || folder.size(&sha256)).await
+            }
+            Place::Bucket(bucket) => bucket.size(sha256).await,
+        }
     }
 
-    /// How many bytes came so far.
-    pub const fn bytes(&self) -> u64 {
-        self.bytes
+    /// Keep bytes under a name of one's own: a relative path of plain segments, such as `originals/1.png`. They are durable when
+    /// this returns. What the name had before is written over; whoever reads meanwhile has the one or the other, whole.
+    pub async fn put_named(&self, name: &str, bytes: Arc<[u8]>) -> Result<(), ObjectError> {
+        let name = Name::new(name)?;
+        match &self.place {
+            Place::Folder(folder) => {
+                let folder = Arc::clone(folder);
+                let written = blocking(move || {
+                    let mut draft = folder.draft()?;
+                    draft.write(&bytes)?;
+                    folder.keep_named(&draft, &name)
+                });
+                written.await
+            }
+            Place::Bucket(bucket) => bucket.keep_named(&name, Bytes::from_owner(bytes)).await,
+        }
     }
 
-    /// All of it is there. It is durable, and has its name, when this returns.
-    pub async fn finish(mut self) -> Result<Payload, ObjectError> {
-        let payload = Payload { sha256: std::mem::take(&mut self.sha).finalize().into(), bytes: self.bytes };
-        let (folder, draft) = (Arc::clone(&self.folder), self.draft.take().ok_or_else(broken_off)?);
-        blocking(move || folder.keep(&draft, &payload.sha256)).await?;
-        Ok(payload)
+    /// Read what was kept under a name; `None` where nothing has it. Hash and size are those that it should have, and are looked
+    /// at on the way.
+    pub async fn get_named(&self, name: &str, payload: &Payload) -> Result<Option<PayloadReader>, ObjectError> {
+        let name = Name::new(name)?;
+        match &self.place {
+            Place::Folder(folder) => {
+                let folder = Arc::clone(folder);
+                let file = blocking(move || folder.read_named(&name)).await?;
+                Ok(file.map(|file| PayloadReader::of_file(file, *payload)))
+            }
+            Place::Bucket(bucket) => {
+                let pieces = bucket.read_named(&name).await?;
+                Ok(pieces.map(|pieces| PayloadReader::of_pieces(pieces, *payload)))
+            }
+        }
+    }
+
+    /// Take out what was kept under a name. That nothing has it is fine.
+    pub async fn remove_named(&self, name: &str) -> Result<(), ObjectError> {
+        let name = Name::new(name)?;
+        match &self.place {
+            Place::Folder(folder) => {
+                let folder = Arc::clone(folder);
+                blocking(move || folder.remove_named(&name)).await
+            }
+            Place::Bucket(bucket) => bucket.remove_named(&name).await,
+        }
     }
 }
 
@@ -157,8 +230,11 @@ fn hash(first: u8, rest: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-fn broken_off() -> ObjectError {
-    std::io::Error::other("an earlier piece was not written").into()
+/// A name of no meaning, which nobody else has.
+fn chance() -> std::io::Result<String> {
+    let mut chance = [0; 16];
+    getrandom::fill(&mut chance).map_err(std::io::Error::other)?;
+    Ok(hex::encode(&chance))
 }
 
 /// Files are read and written where waiting harms nobody.

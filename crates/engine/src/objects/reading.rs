@@ -1,13 +1,17 @@
 //! Bytes in pieces. Whoever reads to the end knows that they are those of the hash.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
 use std::sync::Arc;
 
+use futures_util::TryStreamExt as _;
 use onceward_core::hex;
 use onceward_core::record::Payload;
 use sha2::{Digest, Sha256};
 
+use super::bucket::Pieces;
+use super::trouble::trouble;
 use super::{ObjectError, blocking};
 
 /// Bytes in one piece.
@@ -22,11 +26,22 @@ pub struct PayloadReader {
     bytes: u64,
 }
 
-#[derive(Debug)]
 enum From {
     /// Looked at by the database that has them.
     Memory(Option<Arc<[u8]>>),
+    /// Taken while a piece is read: a read that failed, or was left in the middle, is not gone on with.
     File(Option<File>),
+    Bucket(Option<Pieces>),
+}
+
+impl fmt::Debug for From {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Memory(_) => "Memory",
+            Self::File(_) => "File",
+            Self::Bucket(_) => "Bucket",
+        })
+    }
 }
 
 impl PayloadReader {
@@ -38,6 +53,10 @@ impl PayloadReader {
         Self { payload, from: From::File(Some(file)), sha: Sha256::new(), bytes: 0 }
     }
 
+    pub(super) fn of_pieces(pieces: Pieces, payload: Payload) -> Self {
+        Self { payload, from: From::Bucket(Some(pieces)), sha: Sha256::new(), bytes: 0 }
+    }
+
     /// What it will have read in the end.
     pub const fn payload(&self) -> Payload {
         self.payload
@@ -46,27 +65,41 @@ impl PayloadReader {
     /// The next piece; `None` at the end. Where the bytes turn out to be others, the last piece is an error in place of the
     /// end.
     pub async fn next(&mut self) -> Result<Option<Arc<[u8]>>, ObjectError> {
-        match &mut self.from {
-            From::Memory(bytes) => Ok(bytes.take().filter(|bytes| !bytes.is_empty())),
+        let piece: Option<Arc<[u8]>> = match &mut self.from {
+            From::Memory(bytes) => return Ok(bytes.take().filter(|bytes| !bytes.is_empty())),
             From::File(file) => {
-                // Taken meanwhile: a read that failed, or was left in the middle, is not gone on with.
                 let Some(mut taken) = file.take() else { return Ok(None) };
-                let (taken, piece) = blocking(move || {
+                let reading = blocking(move || {
                     let mut piece = Vec::with_capacity(PIECE);
                     let most = u64::try_from(PIECE).unwrap_or(u64::MAX);
                     (&mut taken).take(most).read_to_end(&mut piece)?;
                     Ok((taken, piece))
-                })
-                .await?;
-                if piece.is_empty() {
-                    return self.ended().map(|()| None);
-                }
-                self.from = From::File(Some(taken));
-                self.sha.update(&piece);
-                self.bytes = self.bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
-                Ok(Some(piece.into()))
+                });
+                let (taken, piece) = reading.await?;
+                *file = Some(taken).filter(|_| !piece.is_empty());
+                Some(piece).filter(|piece| !piece.is_empty()).map(Arc::from)
             }
+            From::Bucket(pieces) => {
+                let Some(mut taken) = pieces.take() else { return Ok(None) };
+                let piece = loop {
+                    match taken.try_next().await.map_err(trouble)? {
+                        Some(piece) if piece.is_empty() => {}
+                        piece => break piece,
+                    }
+                };
+                *pieces = Some(taken).filter(|_| piece.is_some());
+                piece.map(|piece| Arc::from(&*piece))
+            }
+        };
+        let Some(piece) = piece else { return self.ended().map(|()| None) };
+        self.sha.update(&piece);
+        self.bytes = self.bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        if self.bytes > self.payload.bytes {
+            // Whatever else comes, it is not what was asked for.
+            self.from = From::Memory(None);
+            return Err(self.damaged());
         }
+        Ok(Some(piece))
     }
 
     fn ended(&mut self) -> Result<(), ObjectError> {
@@ -74,7 +107,11 @@ impl PayloadReader {
         if (hash, self.bytes) == (self.payload.sha256, self.payload.bytes) {
             return Ok(());
         }
-        Err(ObjectError::Damaged(hex::encode(&self.payload.sha256)))
+        Err(self.damaged())
+    }
+
+    fn damaged(&self) -> ObjectError {
+        ObjectError::Damaged(hex::encode(&self.payload.sha256))
     }
 
     /// All of it at once, where there is no more than so much.

@@ -69,6 +69,32 @@ fn calls_are_bounded() {
     });
 }
 
+fn deep(by: usize) -> serde_json::Value {
+    (0..by).fold(json!(1), |inner, _| json!([inner]))
+}
+
+/// What is nested so deep that the log could not be read again is not taken; what is taken can be read, by everybody who reads it.
+#[test]
+fn calls_are_not_too_deep() {
+    on_each(Config::default(), async |engine, _| {
+        let (id, bob) = (job(engine).await, worker("bob"));
+        for (by, expected) in [(99, ""), (100, ""), (101, "bad_input"), (120, "bad_input")] {
+            let fired = engine.fire(&user("ann"), id, "nothing", object(json!({ "text": deep(by) }))).await;
+            let refused = fired.expect_err("there is no such event");
+            assert_eq!(matches!(refused, EngineError::TooDeep { .. }), !expected.is_empty(), "{by}: {refused}");
+            let made = engine.create(&user("ann"), JOB, object(json!({ "text": deep(by) }))).await;
+            assert_eq!(matches!(made, Err(EngineError::TooDeep { .. })), !expected.is_empty(), "{by}");
+        }
+        let held = leased(engine).await.expect("the job");
+        assert_eq!(code(&engine.commit(&bob, id, held.token, deep(101), true).await), "bad_input");
+        engine.commit(&bob, id, held.token, deep(100), true).await.expect("as deep as may be");
+        assert!(engine.effect(&user("ann"), id).await.expect("it can be read").is_some());
+        for entry in engine.store().log(0, 100).await.unwrap() {
+            entry.body().expect("it can be read");
+        }
+    });
+}
+
 /// Bytes come under their own hash, with a call that names them, and no longer than they are said to be.
 #[test]
 fn bytes_are_what_they_are_said_to_be() {

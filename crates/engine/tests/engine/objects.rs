@@ -84,6 +84,40 @@ fn a_large_payload_lives_beside_the_database() {
     });
 }
 
+/// What is refused whatever is in the store leaves no bytes behind: else anybody with a key could fill the disk.
+#[test]
+fn who_may_make_nothing_fills_nothing() {
+    let folder = Folder::new();
+    let objects = beside(&folder);
+    on_each(with(&objects), async |engine, _| {
+        let large = |lifecycle: &str, seed: u8| {
+            let bytes = bytes(LARGE + 1, seed);
+            let payload = Payload { sha256: hash(&bytes), bytes: u64::try_from(bytes.len()).unwrap() };
+            let call = Call::Create(Create { payload: Some(payload), lifecycle: lifecycle.into(), ..create() });
+            Submission { contents: vec![Content { payload, bytes }], ..Submission::new(&user("ann"), call) }
+        };
+        let viewer = Actor::new("eve", &["viewer"]);
+        let refused = engine.submit(Submission { actor: viewer.clone(), ..large(JOB, 1) }).await;
+        assert_eq!(refused.expect_err("a viewer makes nothing").status(), 403);
+        let small = Submission::new(&user("ann"), Call::Create(create()));
+        let calls = vec![
+            Submission { actor: viewer, ..large(JOB, 2) },
+            small.clone(),
+            large("no.such", 3),
+            large(JOB, 4),
+            small,
+        ];
+        let replies = engine.submit_all(calls).await.unwrap();
+        let came: Vec<u16> =
+            replies.iter().map(|reply| reply.as_ref().map_or_else(|error| error.status(), |_| 200)).collect();
+        assert_eq!(came, [403, 200, 404, 200, 200]);
+        for (seed, is_there) in [(1, false), (2, false), (3, false), (4, true)] {
+            let found = objects.size(&hash(&bytes(LARGE + 1, seed))).await.unwrap();
+            assert_eq!(found.is_some(), is_there, "{seed}");
+        }
+    });
+}
+
 /// Bytes that came piece by piece, and a record that names them; and bytes that are not what a call says they are.
 #[test]
 fn bytes_may_come_piece_by_piece() {
@@ -114,6 +148,48 @@ fn bytes_may_come_piece_by_piece() {
             let reply = engine.submit(Submission { contents, ..Submission::new(&user("ann"), call) }).await;
             assert_eq!(reply.map(|answer| answer.subject).unwrap_err().code(), "bad_content");
         }
+    });
+}
+
+/// A payload that arrives in pieces: few bytes come with their record, many are there before it; nobody need know how many will come.
+/// What is broken off leaves nothing.
+#[test]
+fn a_payload_arrives_in_pieces() {
+    let folder = Folder::new();
+    let (objects, root) = (beside(&folder), folder.file().with_extension("objects"));
+    on_each(with(&objects), async |engine, _| {
+        let all = [(0, 1, false), (LARGE, 1_000, false), (LARGE, LARGE, false), (LARGE + 1, LARGE + 1, true)];
+        for (length, piece, is_beside) in all.into_iter().chain([(LARGE + 1, LARGE, true), (1_000_000, 7_001, true)]) {
+            let whole = bytes(length, 11);
+            let mut arriving = engine.arriving();
+            for piece in whole.chunks(piece) {
+                arriving = arriving.take(piece.to_vec()).await.expect("room");
+            }
+            assert_eq!(arriving.bytes(), u64::try_from(length).unwrap());
+            let arrived = arriving.arrived().await.expect("room");
+            assert_eq!(objects.size(&hash(&whole)).await.unwrap().is_some(), is_beside, "{length}");
+            let submission = Submission::new(&user("ann"), Call::Create(create())).carrying(arrived);
+            let id = engine.submit(submission).await.expect("a job").subject;
+            assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*whole), "{length}");
+            assert_eq!(engine.store().content(&hash(&whole)).await.unwrap().is_some(), !is_beside, "{length}");
+        }
+        let before = files(&root);
+        let arriving = engine.arriving().take(bytes(LARGE + 1, 12)).await.expect("room");
+        assert_eq!(files(&root).1, 1, "it is written as it comes");
+        drop(arriving);
+        assert_eq!((files(&root), before.1), (before, 0));
+    });
+    // Where there is no such place, the database has it all.
+    on_each(Config::default(), async |engine, _| {
+        let whole = bytes(3 * LARGE, 13);
+        let mut arriving = engine.arriving();
+        for piece in whole.chunks(50_000) {
+            arriving = arriving.take(piece.to_vec()).await.expect("room");
+        }
+        let arrived = arriving.arrived().await.expect("room");
+        let submission = Submission::new(&user("ann"), Call::Create(create())).carrying(arrived);
+        let id = engine.submit(submission).await.expect("a job").subject;
+        assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*whole));
     });
 }
 

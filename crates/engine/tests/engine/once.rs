@@ -115,10 +115,14 @@ fn leases_and_reports() {
         let wanted = Wanted { most: 3, key: Some("take".into()), ..Wanted::one(JOB, "w") };
         let first = engine.lease(&bob, &wanted).await.unwrap();
         let again = engine.lease(&bob, &wanted).await.unwrap();
+        let known = Wanted { again: true, ..wanted.clone() };
         let held = |jobs: &[onceward_engine::Leased]| -> Vec<(RecordId, Token)> {
             jobs.iter().map(|job| (job.record.id, job.token)).collect()
         };
         assert_eq!((first.len(), held(&first)), (3, held(&again)));
+        assert_eq!(held(&engine.lease(&bob, &known).await.unwrap()), held(&first));
+        let unknown = Wanted { key: Some("other".into()), ..known.clone() };
+        assert!(engine.lease(&bob, &unknown).await.unwrap().is_empty(), "there are two more, and they stay");
         let more = Wanted { most: 4, ..wanted.clone() };
         assert!(matches!(engine.lease(&bob, &more).await, Err(EngineError::KeyReused)));
         let others = engine.lease(&worker("eve"), &wanted).await.unwrap();

@@ -83,6 +83,47 @@ fn a_lifecycle_may_show_more() {
     });
 }
 
+/// INV-9: how a list is cut into pages tells nothing of what is not on them, whatever is asked for.
+#[test]
+fn pages_tell_nothing_of_what_is_hidden() {
+    on_each(Config::default(), async |engine, _| {
+        let zoe = user("zoe");
+        let asked = |owner: Option<&str>, lifecycle: Option<&str>, state: Option<&str>| ListQuery {
+            owner: owner.map(Into::into),
+            lifecycle: lifecycle.map(Into::into),
+            state: state.map(Into::into),
+            limit: 1,
+            ..ListQuery::default()
+        };
+        let all = [
+            asked(Some("ann"), None, None),
+            asked(Some("ann"), Some(JOB), None),
+            asked(None, None, Some("PENDING")),
+            asked(None, None, None),
+            asked(Some("ann"), Some("race.pinned"), None),
+        ];
+        let pages = async || {
+            let mut pages = Vec::new();
+            for query in &all {
+                let page = engine.list(&zoe, query).await.unwrap();
+                pages.push((page.records.len(), page.next));
+            }
+            pages
+        };
+        let before = pages().await;
+        let board = engine.create(&user("ann"), "race.board", object(json!({ "reader": "eve" }))).await.unwrap();
+        engine.fire(&user("ann"), board.subject, "nothing", object(json!({}))).await.unwrap_err();
+        for _ in 0..3 {
+            job(engine).await;
+            let fields = object(json!({ "board": board.subject.to_string() }));
+            engine.create(&user("ann"), "race.pinned", fields).await.unwrap();
+        }
+        let after = pages().await;
+        assert_eq!((&before[1..3], &before[4]), (&after[1..3], &after[4]));
+        assert_eq!((after[0].0, after[3].0), (1, 1), "the board is open to anyone");
+    });
+}
+
 /// Counts are of what is one's own, of what is open to anyone, or, for operators, of all.
 #[test]
 fn counts_are_of_what_may_be_seen() {

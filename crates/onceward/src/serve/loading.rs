@@ -25,8 +25,8 @@ pub(super) struct Loading {
 }
 
 /// Read and check them; `None` once what is wrong with the user's own has been shown. What can be told without a database is told
-/// before one is opened.
-pub(super) fn read(folders: &[PathBuf], checks: &Checks) -> Result<Option<Loading>> {
+/// before one is opened. Of the shipped systems those are left out that lack something.
+pub(super) fn read(folders: &[PathBuf], checks: &Checks, without: &[(&str, &str)]) -> Result<Option<Loading>> {
     let mut loading = Loading::default();
     let mut own = Files::default();
     if !folders.is_empty() {
@@ -50,8 +50,9 @@ pub(super) fn read(folders: &[PathBuf], checks: &Checks) -> Result<Option<Loadin
         // Proved by the tests they ship with, and again by the engine: here it is only their checks that count.
         let definitions =
             compile(&files).definitions.ok_or_else(|| anyhow!("the shipped system {system} does not compile"))?;
-        match unanswered(&definitions, checks).first() {
-            Some(check) => loading.left_out.push(format!("{system}, since {check}")),
+        let lacks = without.iter().find(|(lacking, _)| *lacking == system).map(|(_, what)| (*what).to_owned());
+        match lacks.or_else(|| unanswered(&definitions, checks).into_iter().next()) {
+            Some(reason) => loading.left_out.push(format!("{system}, since {reason}")),
             None => loading.add(files, &shipped),
         }
     }

@@ -64,9 +64,9 @@ fn nothing_that_callers_bring_is_told() {
     report(&server, &held, "commit", &[], result.clone());
     report(&server, &held, "commit", &[], result);
     // It is there, for those who may read it.
-    assert!(server.get(&format!("/v1/records/{job}")).text.contains("MARK-message"));
+    assert!(server.get(&format!("/v1/records/{job}")).text().contains("MARK-message"));
 
-    let metrics = server.get("/metrics").text;
+    let metrics = server.get("/metrics").text();
     let written = server.stop();
     let exported = collector.text();
     assert!(written.contains("\"request\"") && written.contains("engine drained"), "{written}");
@@ -132,6 +132,7 @@ fn what_goes_wrong_is_counted() {
     assert_eq!(server.post(&format!("/v1/records/{id}/events/submit"), &json!({})).status, 409);
     assert_eq!(server.get("/nowhere").status, 404);
     let answer = server.get("/metrics");
+    let metrics = answer.text();
     assert!(answer.head.to_lowercase().contains("content-type: text/plain; version=0.0.4"), "{}", answer.head);
     assert!(answer.head.to_lowercase().contains("x-request-id: "), "{}", answer.head);
     for line in [
@@ -144,12 +145,12 @@ fn what_goes_wrong_is_counted() {
         "onceward_store_up 1",
         "onceward_leases_live 0",
     ] {
-        assert!(answer.text.lines().any(|own| own == line), "{line}\n{}", answer.text);
+        assert!(metrics.lines().any(|own| own == line), "{line}\n{metrics}");
     }
     let page = include_str!("../../../../docs/observability.md");
     let told: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let given: BTreeSet<&str> =
-        answer.text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let unknown: Vec<_> = given.difference(&told).collect();
     assert!(unknown.is_empty(), "{unknown:?} do not stand on the page");
     let missing: Vec<_> = told
@@ -158,6 +159,6 @@ fn what_goes_wrong_is_counted() {
         .collect();
     assert!(missing.is_empty(), "{missing:?} stand on the page and are not exported");
     let open = server.ask("GET", "/metrics", &[("accept", "application/openmetrics-text; version=1.0.0")], &Json::Null);
-    assert!(open.text.ends_with("# EOF\n") && open.head.contains("application/openmetrics-text"), "{}", open.head);
+    assert!(open.text().ends_with("# EOF\n") && open.head.contains("application/openmetrics-text"), "{}", open.head);
     server.stop();
 }

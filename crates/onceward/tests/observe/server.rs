@@ -1,12 +1,12 @@
 //! `onceward serve` as a process of its own, and what it writes.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use onceward_testkit::http::{self, Reply};
 use serde_json::{Value as Json, json};
 
 pub(crate) struct Server {
@@ -14,24 +14,6 @@ pub(crate) struct Server {
     address: String,
     written: Arc<Mutex<String>>,
     readers: Vec<JoinHandle<()>>,
-}
-
-/// What was answered.
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) text: String,
-}
-
-impl Answer {
-    pub(crate) fn json(&self) -> Json {
-        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
-    }
-
-    pub(crate) fn ok(&self) -> Json {
-        assert!((200..300).contains(&self.status), "{} {}", self.status, self.text);
-        self.json()
-    }
 }
 
 impl Server {
@@ -58,30 +40,16 @@ impl Server {
         Self { child, address, written, readers }
     }
 
-    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &Json) -> Answer {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
-        for (name, value) in headers {
-            head.extend([*name, ": ", *value, "\r\n"]);
-        }
-        if !body.is_empty() {
-            head.push_str("content-type: application/json\r\n");
-        }
-        head.extend(["content-length: ", &body.len().to_string(), "\r\n\r\n", &body]);
-        stream.write_all(head.as_bytes()).expect("the request");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the answer");
-        let (head, text) = answer.split_once("\r\n\r\n").expect("a head");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        Answer { status, head: head.to_owned(), text: text.to_owned() }
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &Json) -> Reply {
+        let body = (!body.is_null()).then(|| body.to_string());
+        http::call(&self.address, method, path, headers, body.as_deref())
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Reply {
         self.ask("GET", path, &[], &Json::Null)
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Json) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Json) -> Reply {
         self.ask("POST", path, &[], body)
     }
 

@@ -1,16 +1,12 @@
-//! A server of the test's own, and the plainest client there is: it sends bytes and reads an answer.
+//! A server of the test's own.
 
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::Duration;
 
-use onceward_testkit::Folder;
-use onceward_testkit::postgres;
+use onceward_testkit::http::Reply;
+use onceward_testkit::{Folder, http, postgres};
 use serde_json::Value as Json;
-
-/// Far longer than anything here takes: a test that waits so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The databases that a server is tried on.
 #[derive(Clone, Copy, Debug)]
@@ -48,9 +44,15 @@ impl Served {
     }
 
     pub(crate) fn start_on(url: &str, folder: Folder, more: &[&str]) -> Self {
+        Self::start_with(url, folder, more, &[])
+    }
+
+    /// With variables of its own.
+    pub(crate) fn start_with(url: &str, folder: Folder, more: &[&str], variables: &[(String, String)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_onceward"))
             .args(["serve", "--listen", "127.0.0.1:0", "--db", url])
             .args(more)
+            .envs(variables.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -83,15 +85,11 @@ impl Served {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-        stream
+        http::connect(&self.address)
     }
 
     pub(crate) fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) -> Reply {
-        let mut stream = self.connect();
-        write(&mut stream, method, path, headers, body);
-        Reply::read(&mut BufReader::new(stream))
+        http::call(&self.address, method, path, headers, body)
     }
 
     pub(crate) fn get(&self, path: &str) -> Reply {
@@ -115,80 +113,5 @@ impl Served {
         let leased = self.post("/v1/leases", &wanted);
         assert_eq!(leased.status, 200, "{}", leased.text());
         leased.json()["executions"][0].clone()
-    }
-}
-
-/// Send a request; its body is JSON unless a header says otherwise.
-pub(crate) fn write(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) {
-    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
-    for (name, value) in headers {
-        text.extend([*name, ": ", *value, "\r\n"]);
-    }
-    if let Some(body) = body {
-        if !headers.iter().any(|(name, _)| *name == "content-type") {
-            text.push_str("content-type: application/json\r\n");
-        }
-        text.extend(["content-length: ", &body.len().to_string(), "\r\n"]);
-    }
-    text.push_str("\r\n");
-    text.push_str(body.unwrap_or_default());
-    // A server that has seen enough may have hung up.
-    let _ = stream.write_all(text.as_bytes());
-}
-
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: u16,
-    head: String,
-    pub(crate) body: Vec<u8>,
-}
-
-impl Reply {
-    pub(crate) fn read(from: &mut BufReader<TcpStream>) -> Self {
-        let head = head(from);
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{head}"));
-        let mut reply = Self { status, head, body: Vec::new() };
-        if let Some(length) = reply.header("content-length") {
-            reply.body = vec![0; length.parse().expect("a number")];
-            from.read_exact(&mut reply.body).expect("the whole body");
-        }
-        reply
-    }
-
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| {
-            let (own, value) = line.split_once(':')?;
-            own.eq_ignore_ascii_case(name).then_some(value.trim())
-        })
-    }
-
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    pub(crate) fn json(&self) -> Json {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {} {}", self.head, self.text()))
-    }
-
-    /// A problem of this status and code.
-    pub(crate) fn is_problem(&self, status: u16, code: &str) {
-        assert_eq!(self.status, status, "{}", self.text());
-        assert_eq!(self.header("content-type"), Some("application/problem+json"));
-        let problem = self.json();
-        assert_eq!(problem["code"], code, "{problem}");
-        assert_eq!(problem["status"], status);
-        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
-    }
-}
-
-/// Up to the empty line.
-pub(crate) fn head(from: &mut BufReader<TcpStream>) -> String {
-    let mut head = String::new();
-    loop {
-        let before = head.len();
-        from.read_line(&mut head).expect("an answer");
-        if head.len() == before || head[before..].trim().is_empty() {
-            return head;
-        }
     }
 }

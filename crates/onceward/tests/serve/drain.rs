@@ -2,9 +2,10 @@
 
 use std::io::{BufReader, Write as _};
 
+use onceward_testkit::http::{Reply, write};
 use serde_json::json;
 
-use crate::client::{BOTH, Db, Reply, Served, write};
+use crate::client::{BOTH, Db, Served};
 
 #[test]
 fn what_is_under_way_is_finished() {

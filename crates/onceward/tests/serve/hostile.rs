@@ -3,9 +3,10 @@
 use std::io::{BufReader, Read as _, Write as _};
 use std::time::Duration;
 
+use onceward_testkit::http::{Reply, write};
 use serde_json::json;
 
-use crate::client::{Db, Reply, Served, write};
+use crate::client::{Db, Served};
 
 const PATH: &str = "/v1/lifecycles/execution.job/records";
 

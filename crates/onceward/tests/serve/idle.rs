@@ -3,6 +3,7 @@
 use std::io::BufReader;
 use std::time::Instant;
 
+use onceward_testkit::http::{Reply, write};
 use serde_json::json;
 
 use crate::client::{Db, PATIENCE, Reply, Served, write};

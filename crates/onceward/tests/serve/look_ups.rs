@@ -156,3 +156,22 @@ fn a_large_payload_is_fetched() {
         }
     }
 }
+
+/// A place beyond all places is a place like others: nothing comes after it.
+#[test]
+fn a_cursor_may_be_made_up() {
+    for db in BOTH {
+        let served = Served::start(db);
+        let id = served.job(&json!(1));
+        for far in ["9223372036854775807", "9223372036854775808", "9999999999999999999", "18446744073709551615"] {
+            assert_eq!(served.get(&format!("/v1/records?cursor={far}")).ok()["records"], json!([]), "{db:?} {far}");
+            for path in ["history", "executions", "links"] {
+                let query = if path == "links" { "name=none&" } else { "" };
+                let said = served.get(&format!("/v1/records/{id}/{path}?{query}cursor={far}"));
+                assert!(said.status == 200 || said.status == 422, "{db:?} {path} {far}: {}", said.text());
+            }
+            // Whoever comes with the place of another log is told.
+            assert_eq!(served.get(&format!("/v1/stream?after={far}&wait_ms=0")).status, 409, "{db:?} {far}");
+        }
+    }
+}

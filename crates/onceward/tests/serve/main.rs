@@ -6,5 +6,6 @@ mod hostile;
 mod idle;
 mod life;
 mod look_ups;
+mod objects;
 mod stream;
 mod work;

@@ -3,9 +3,10 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 
+use onceward_testkit::http::{head, write};
 use serde_json::{Value as Json, json};
 
-use crate::client::{BOTH, Db, Served, head, write};
+use crate::client::{BOTH, Db, Served};
 
 struct Following(BufReader<TcpStream>);
 

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use onceward_testkit::http::PATIENCE;
 use serde_json::json;
 
-use crate::client::{BOTH, Db, PATIENCE, Served};
+use crate::client::{BOTH, Db, Served};
 
 #[test]
 fn a_waiting_worker_is_woken_by_a_job() {

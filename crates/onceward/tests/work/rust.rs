@@ -171,13 +171,17 @@ fn reports_can_be_sent_again_and_old_ones_are_refused() {
             lease_ms: None,
             wait_ms: 0,
             start: true,
+            again: false,
             key: Some("a key".to_owned()),
         };
+        let before = onceward_worker::LeaseCall { again: true, ..call.clone() };
+        assert!(client.lease(&before).await.expect("an answer").is_empty(), "nothing was given, and nothing is");
         let leased = client.lease(&call).await.expect("jobs");
         let again = client.lease(&call).await.expect("jobs");
         let names = |leased: &[onceward_worker::Leased]| leased.iter().map(|job| job.id.clone()).collect::<Vec<_>>();
         assert_eq!(names(&leased), ids.map(|id| format!("{id}.1")));
         assert_eq!(names(&again), names(&leased), "the same ones");
+        assert_eq!(names(&client.lease(&before).await.expect("jobs")), names(&leased), "what was given before");
         let commit = |number: usize| Report::on(&leased[number], Verdict::Commit { result: None, finish: true });
         client.report(&commit(0)).await.expect("taken");
         client.report(&commit(0)).await.expect("the same again");

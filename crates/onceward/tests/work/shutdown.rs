@@ -118,3 +118,38 @@ fn a_worker_that_waits_for_jobs_ends_at_once() {
     let id = stage.job("echo second");
     assert_eq!(stage.get(id).state, "WAITING");
 }
+
+/// As a service manager ends a unit: program, supervisor and worker are all told at once. The job is given back, not failed.
+#[test]
+fn what_is_ended_together_with_its_worker_is_given_back() {
+    let stage = Stage::new("unit");
+    let up = stage.pipe("up");
+    let id = stage.job(&format!("exec 3>{}; echo $$ >&3; echo $PPID >&3; exec sleep 1000", up.path()));
+    let worker = stage.work(&[]);
+    let mut heard = up.read();
+    for _ in 0..2 {
+        let process = heard.line().parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process");
+        rustix::process::kill_process(process, Signal::TERM).expect("it runs");
+    }
+    worker.signal(Signal::TERM);
+    assert_eq!(heard.until_all_are_gone(), "");
+    assert_eq!(worker.ended(), Some(0));
+    let record = stage.get(id);
+    assert_eq!((record.state.as_str(), record.field("yields")), ("WAITING", 1.into()));
+}
+
+/// Its standard error is full and stays so: leases are kept, jobs are done, and it ends when it is told to.
+#[test]
+fn nobody_need_read_what_a_worker_says() {
+    let stage = Stage::new("unread");
+    let long = stage.job("sleep 2; echo fine");
+    let loud: Vec<_> = (0..6).map(|_| stage.job("yes 'not to be read' | head -c 300000 >&2")).collect();
+    let options = ["--lease", "900ms", "--concurrency", "3", "--grace", "2s"];
+    let worker = stage.work_with(&options, &["sh"], std::process::Stdio::piped());
+    for id in loud {
+        stage.until(id, "DONE");
+    }
+    assert_eq!(stage.until(long, "DONE").attempt, 1);
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.ended(), Some(0));
+}

@@ -130,7 +130,7 @@ impl Drop for Watched {
 }
 
 /// Where the request that is being answered stands in a trace.
-pub(crate) fn trace() -> Option<Trace> {
+pub fn trace() -> Option<Trace> {
     CURRENT.try_with(|context| context.own).ok().flatten()
 }
 

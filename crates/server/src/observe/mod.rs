@@ -15,7 +15,8 @@ use axum::http::{HeaderMap, Method};
 use onceward_engine::{ExecutionSpan, OperationSpan, Spans};
 use onceward_store::Clock;
 
-pub(crate) use context::{Watched, matched, owner, trace};
+pub use context::trace;
+pub(crate) use context::{Watched, matched, owner};
 pub(crate) use metrics::{Looked, page};
 
 use chance::Chance;

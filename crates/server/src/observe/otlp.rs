@@ -3,8 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use onceward_core::hex;
@@ -24,6 +23,9 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// For a collector to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// For all that is left when the process ends.
+const LAST: Duration = Duration::from_secs(5);
 
 /// Between two complaints.
 const QUIET: Duration = Duration::from_mins(1);
@@ -95,7 +97,10 @@ impl Span {
 #[derive(Debug)]
 pub(crate) struct Exporter {
     queue: Mutex<Option<SyncSender<Span>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Ends with the thread that sends.
+    ended: Mutex<Option<Receiver<()>>>,
+    /// When the last are given up.
+    closing: Arc<OnceLock<Instant>>,
     counted: Arc<Sent>,
 }
 
@@ -111,9 +116,21 @@ impl Exporter {
         let (sender, spans) = sync_channel(QUEUE);
         let counted = Arc::new(Sent::default());
         let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
-        let sending = Sending { url, headers, agent: agent(), counted: Arc::clone(&counted), complained: None };
-        let thread = std::thread::Builder::new().name("traces".to_owned()).spawn(move || sending.run(&spans))?;
-        Ok(Self { queue: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)), counted })
+        let closing = Arc::new(OnceLock::new());
+        let sending = Sending {
+            url,
+            headers,
+            agent: agent(),
+            closing: Arc::clone(&closing),
+            counted: Arc::clone(&counted),
+            complained: None,
+        };
+        let (ends, ended) = sync_channel(0);
+        std::thread::Builder::new().name("traces".to_owned()).spawn(move || {
+            sending.run(&spans);
+            drop(ends);
+        })?;
+        Ok(Self { queue: Mutex::new(Some(sender)), ended: Mutex::new(Some(ended)), closing, counted })
     }
 
     /// Never waits: one that finds no room is lost, and counted.
@@ -129,12 +146,14 @@ impl Exporter {
         (self.counted.exported.load(Ordering::Relaxed), self.counted.lost.load(Ordering::Relaxed))
     }
 
-    /// Send what is left. Takes as long as a collector may take to answer, at most.
+    /// Send what is left, for so long as is fair to whoever waits for the process to end.
     pub(crate) fn close(&self) {
+        let _ = self.closing.set(Instant::now() + LAST);
         drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ended) = ended {
+            // One that is on its way to a collector that does not answer ends with the process.
+            let _ = ended.recv_timeout(LAST);
         }
         let (exported, lost) = self.counted();
         info!(exported, lost, "traces ended");
@@ -154,6 +173,7 @@ struct Sending {
     url: String,
     headers: Vec<(String, String)>,
     agent: ureq::Agent,
+    closing: Arc<OnceLock<Instant>>,
     counted: Arc<Sent>,
     complained: Option<Instant>,
 }
@@ -181,12 +201,16 @@ impl Sending {
     }
 
     fn send(&mut self, spans: &[Span]) {
+        let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
+        if self.closing.get().is_some_and(|end| *end <= Instant::now()) {
+            self.counted.lost.fetch_add(count, Ordering::Relaxed);
+            return;
+        }
         let body = request(spans).to_string();
         let mut post = self.agent.post(&self.url).header("content-type", "application/json");
         for (name, value) in &self.headers {
             post = post.header(name, value);
         }
-        let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
         match post.send(body) {
             Ok(_) => {
                 self.counted.exported.fetch_add(count, Ordering::Relaxed);

@@ -26,6 +26,18 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[into_params(parameter_in = Query)]
 struct Which {
     /// The `next` of the page before.
+    #[param(pattern = "^[^:%\\u0000]*(%(25|3A)[^:%\\u0000]*)*:[^\\u0000]*$")]
+    cursor: Option<String>,
+    #[param(minimum = 1, maximum = 1_000)]
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Part {
+    /// The `next` of the part before.
+    #[param(pattern = "^[0-9]{1,18}[.]-?[0-9]{1,18}$")]
     cursor: Option<String>,
     #[param(minimum = 1, maximum = 1_000)]
     limit: Option<u32>,
@@ -160,20 +172,20 @@ async fn accounts(State(app): State<App>, caller: Caller, Asked(which): Asked<Wh
 /// What moved there, the newest first. For operators.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}/entries", tag = "accounts",
-    params(("id" = String, Path, description = "As the list of accounts names it: asset and name with a colon between them"), Which),
+    params(("id" = String, Path, description = "As the list of accounts names it: asset and name with a colon between them"), Part),
     responses((status = 200, description = "A part of it", body = StatementShape))
 )]
 async fn entries(
     State(app): State<App>,
     caller: Caller,
     At(id): At<String>,
-    Asked(which): Asked<Which>,
+    Asked(part): Asked<Part>,
 ) -> Result<Response, Problem> {
     caller.must_be_operator()?;
-    let limit = limit(which.limit)?;
+    let limit = limit(part.limit)?;
     let none = || Problem::new(404, "not_found", "nothing ever moved on an account of this name");
     let account = named(&id).ok_or_else(none)?;
-    let from = which.cursor.as_deref().map(|text| text.parse::<Onward>().map_err(|_| bad_cursor())).transpose()?;
+    let from = part.cursor.as_deref().map(|text| text.parse::<Onward>().map_err(|_| bad_cursor())).transpose()?;
     let found = app.engine().statement(&caller.actor, &account, from, limit).await?.ok_or_else(none)?;
     ok(&StatementShape {
         account: AccountShape::of(&found.now),

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Given, IDEMPOTENCY_KEY, Object};
+use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Object, Small};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, Text, ok};
@@ -34,7 +34,7 @@ pub(crate) struct NewEvent {
     /// By name, as the event's rows take it.
     #[serde(default)]
     #[schema(value_type = Object)]
-    input: Map<String, Json>,
+    input: Small<Map<String, Json>>,
     /// Of the execution, where a worker fires it.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
@@ -68,7 +68,7 @@ impl<'a> Fired<'a> {
         ("id" = String, Path, format = Uuid, description = "The record's id"),
         ("event" = String, Path, description = "The event's name"),
         ("If-Match" = Option<String>, Header, description = "The record's ETag", pattern = "^([*]|\"[0-9]{1,18}\")$"),
-        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "However often it is sent, it is carried out once"),
     ),
     request_body = NewEvent,
     responses(
@@ -86,7 +86,8 @@ async fn fire(
     Given(new): Given<NewEvent>,
 ) -> Result<Response, Problem> {
     let if_version = input::if_match(&headers)?;
-    let call = Call::Fire { record, event: event.into(), input: new.input, token: new.token.map(Token), if_version };
+    let call =
+        Call::Fire { record, event: event.into(), input: new.input.open()?, token: new.token.map(Token), if_version };
     let mut submission = Submission::new(&caller.actor, call).traced(observe::trace());
     if let Some(key) = input::text(&headers, &IDEMPOTENCY_KEY)? {
         submission = submission.once(key);
@@ -104,7 +105,7 @@ pub(crate) struct EventOf {
     event: Arc<str>,
     #[serde(default)]
     #[schema(value_type = Object)]
-    input: Map<String, Json>,
+    input: Small<Map<String, Json>>,
     #[serde(default)]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     token: Option<u64>,
@@ -119,14 +120,14 @@ pub(crate) struct EventOf {
 }
 
 impl EventOf {
-    fn submission(self, actor: &Actor) -> Submission {
+    fn submission(self, actor: &Actor) -> Result<Submission, Problem> {
         let Self { record, event, input, token, version, key } = self;
-        let call = Call::Fire { record, event, input, token: token.map(Token), if_version: version };
+        let call = Call::Fire { record, event, input: input.open()?, token: token.map(Token), if_version: version };
         let submission = Submission::new(actor, call).traced(observe::trace());
-        match &key {
+        Ok(match &key {
             Some(key) => submission.once(key),
             None => submission,
-        }
+        })
     }
 }
 
@@ -134,7 +135,7 @@ impl EventOf {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEvents {
     #[schema(value_type = Vec<EventOf>, max_items = 1000)]
-    events: Vec<Object<EventOf>>,
+    events: Calls<EventOf>,
 }
 
 /// What became of each, in the order of the call.
@@ -176,7 +177,7 @@ impl<'a> FiredEvent<'a> {
     responses((status = 200, description = "What became of each", body = FiredEvents))
 )]
 async fn fire_batch(State(app): State<App>, caller: Caller, Given(new): Given<NewEvents>) -> Result<Response, Problem> {
-    let submissions = new.events.into_iter().map(|Object(event)| Ok(event.submission(&caller.actor)));
+    let submissions = new.events.0.into_iter().map(|Object(event)| event.submission(&caller.actor));
     let answers = submit(&app, submissions.collect()).await?;
     ok(&FiredEvents { results: answers.iter().map(FiredEvent::of).collect() })
 }

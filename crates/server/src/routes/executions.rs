@@ -6,6 +6,7 @@ use onceward_core::decide::{Call, ErrorReport};
 use onceward_core::execution_id::ExecutionId;
 use onceward_core::record::{Actor, Execution, Token};
 use onceward_core::time::Duration;
+use onceward_core::trace::Trace;
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Submission};
 use serde::{Deserialize, Serialize};
@@ -17,10 +18,10 @@ use utoipa_axum::routes;
 use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{At, Given, Object, from_base64};
+use crate::input::{At, Calls, Given, Object, Small, from_base64};
 use crate::observe;
 use crate::problem::{self, Problem};
-use crate::shape::{EffectShape, ExecutionShape, RecordShape, of_bytes, ok};
+use crate::shape::{EffectShape, ExecutionShape, RecordShape, is_bytes, of_bytes, ok};
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(get)).routes(routes!(report)).routes(routes!(report_batch))
@@ -71,7 +72,7 @@ pub(crate) struct NewReport {
     /// Of a commit: any JSON, or as the lifecycle declares it.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
-    result: Option<Json>,
+    result: Option<Small<Json>>,
     /// Of a commit: bytes in place of JSON.
     #[serde(default)]
     #[schema(content_encoding = "base64")]
@@ -122,8 +123,11 @@ fn length(ms: u64) -> Duration {
     Duration::from_micros(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000))
 }
 
-fn result(json: Option<Json>, base64: Option<&str>) -> Result<Json, Problem> {
-    match (json, base64) {
+fn result(json: Option<Small<Json>>, base64: Option<&str>) -> Result<Json, Problem> {
+    match (json.map(Small::open).transpose()?, base64) {
+        (Some(json), _) if is_bytes(&json) => {
+            Err(Problem::bad_input("an object with nothing but `$base64` is how bytes are kept: give result_base64"))
+        }
         (Some(_), Some(_)) => Err(Problem::bad_input("give result or result_base64, not both")),
         (json, None) => Ok(json.unwrap_or_default()),
         (None, Some(text)) => from_base64(text, "result_base64").map(|_| of_bytes(text)),
@@ -163,7 +167,11 @@ struct Known {
 }
 
 impl Known {
-    async fn of(app: &App, actor: &Actor, at: ExecutionId, answer: Answer) -> Result<Self, Problem> {
+    async fn of(app: &App, actor: &Actor, at: ExecutionId, mut answer: Answer) -> Result<Self, Problem> {
+        if answer.already.is_some() {
+            // Nothing was done, and the lease may be long over: what the record is now is not for everybody who once had it.
+            answer.record = app.engine().get(actor, at.record).await?;
+        }
         let newest = answer.record.as_ref().and_then(|record| record.execution.as_ref());
         let is_newest = newest.is_some_and(|execution| execution.token == at.token);
         let older = if is_newest { None } else { found(app, actor, at).await? };
@@ -236,11 +244,14 @@ pub(crate) struct ReportOf {
     execution: ExecutionId,
     #[serde(rename = "do")]
     report: Report,
+    /// W3C trace context, each report's own. One that is none is passed over, as in the header.
+    #[serde(default)]
+    traceparent: Option<String>,
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     token: u64,
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
-    result: Option<Json>,
+    result: Option<Small<Json>>,
     #[serde(default)]
     #[schema(content_encoding = "base64")]
     result_base64: Option<String>,
@@ -256,8 +267,13 @@ pub(crate) struct ReportOf {
 
 impl ReportOf {
     fn submission(self, actor: &Actor) -> Result<Submission, Problem> {
-        let Self { execution, report, token, result, result_base64, finish, error, lease_ms } = self;
-        NewReport { token, result, result_base64, finish, error, lease_ms }.submission(actor, execution, report)
+        let Self { execution, report, traceparent, token, result, result_base64, finish, error, lease_ms } = self;
+        let new = NewReport { token, result, result_base64, finish, error, lease_ms };
+        let submission = new.submission(actor, execution, report)?;
+        Ok(match traceparent.as_deref().and_then(Trace::parse) {
+            Some(own) => submission.traced(Some(own)),
+            None => submission,
+        })
     }
 }
 
@@ -265,7 +281,7 @@ impl ReportOf {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewReports {
     #[schema(value_type = Vec<ReportOf>, max_items = 1000)]
-    reports: Vec<Object<ReportOf>>,
+    reports: Calls<ReportOf>,
 }
 
 /// What became of each, in the order of the call.
@@ -312,14 +328,15 @@ async fn report_batch(
     caller: Caller,
     Given(new): Given<NewReports>,
 ) -> Result<Response, Problem> {
-    let ids: Vec<ExecutionId> = new.reports.iter().map(|Object(report)| report.execution).collect();
-    let submissions = new.reports.into_iter().map(|Object(report)| report.submission(&caller.actor));
+    let ids: Vec<ExecutionId> = new.reports.0.iter().map(|Object(report)| report.execution).collect();
+    let submissions = new.reports.0.into_iter().map(|Object(report)| report.submission(&caller.actor));
     let answers = submit(&app, submissions.collect()).await?;
     let mut known = Vec::with_capacity(answers.len());
     for (at, answer) in ids.iter().zip(answers) {
         known.push(match answer {
             Ok(answer) => Known::of(&app, &caller.actor, *at, answer).await,
-            Err(problem) => Err(with_effect(&app, &caller.actor, at.record, problem).await),
+            // Of an effect that won only whose it is: a thousand times the whole of it would be asked for with a few bytes.
+            Err(problem) => Err(problem),
         });
     }
     let results = ids.iter().zip(&known).map(|(at, known)| ReportedOne::of(*at, known));

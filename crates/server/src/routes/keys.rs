@@ -23,23 +23,29 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list, create)).routes(routes!(revoke))
 }
 
+/// A role's name, or a lifecycle's; no role is called `engine`.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = String, pattern = "^[A-Za-z0-9._-]{1,100}$")]
+#[expect(dead_code, reason = "its shape stands in the contract")]
+pub(crate) struct Word(String);
+
 /// A key that is to be made.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateKey {
-    /// Whose records are seen and made with it.
-    #[schema(value_type = String, min_length = 1, max_length = 1000)]
+    /// Whose records are seen and made with it; not `engine`.
+    #[schema(value_type = String, min_length = 1, max_length = 1000, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     owner: Arc<str>,
     /// operator, producer, worker, viewer, metrics, or a role that a lifecycle names.
-    #[schema(value_type = Vec<String>, min_items = 1, max_items = 100)]
+    #[schema(value_type = Vec<Word>, min_items = 1, max_items = 100)]
     roles: Vec<Arc<str>>,
-    /// The lifecycles that a worker may lease from with it; all of them where none are named.
+    /// The lifecycles that a worker may lease from with it, and for a worker only; all of them where none are named.
     #[serde(default)]
-    #[schema(value_type = Vec<String>, max_items = 100)]
+    #[schema(value_type = Vec<Word>, max_items = 100)]
     lifecycles: Vec<Arc<str>>,
     /// What people call it.
     #[serde(default)]
-    #[schema(value_type = Option<String>, max_length = 100)]
+    #[schema(value_type = Option<String>, max_length = 100, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     name: Option<Arc<str>>,
     /// From then on it is not let in.
     #[serde(default)]
@@ -98,7 +104,7 @@ pub(crate) struct NewKeyShape<'a> {
 pub(crate) struct KeysShape<'a> {
     keys: Vec<KeyShape<'a>>,
     /// The `cursor` of the next page.
-    next: Option<&'a str>,
+    next: Option<String>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -109,7 +115,13 @@ pub(crate) struct Page {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The `next` of the page before.
+    #[param(pattern = "^[0-9]{1,18}-[0-9a-f]{16}$")]
     cursor: Option<String>,
+}
+
+/// Where a key stands among all.
+fn place(key: &ApiKey) -> (i64, &str) {
+    (key.created_at.micros(), &key.id)
 }
 
 /// Make a key
@@ -137,17 +149,20 @@ async fn create(State(app): State<App>, caller: Caller, Given(asked): Given<Crea
     responses((status = 200, description = "A page of them.", body = KeysShape)))]
 async fn list(State(app): State<App>, caller: Caller, Asked(page): Asked<Page>) -> Result<Response, Problem> {
     let most = limit(page.limit)?;
-    let keys = app.engine().keys().list(&caller.actor).await?;
-    let from = match &page.cursor {
-        None => 0,
-        Some(last) => match keys.iter().position(|key| *key.id == **last) {
-            Some(at) => at + 1,
-            None => return Err(Problem::bad_input("`cursor` is the `next` of the page before")),
-        },
-    };
-    let shown: Vec<KeyShape<'_>> = keys.iter().skip(from).take(most).map(KeyShape::of).collect();
-    let next = if from + shown.len() < keys.len() { shown.last().map(|key| key.id) } else { None };
-    ok(&KeysShape { keys: shown, next })
+    let mut keys = app.engine().keys().list(&caller.actor).await?;
+    keys.sort_by(|one, other| place(one).cmp(&place(other)));
+    // The key itself may be forgotten meanwhile; its place is not.
+    let from =
+        match page.cursor.as_deref().map(|text| text.split_once('-').and_then(|(at, id)| Some((at.parse().ok()?, id))))
+        {
+            None => 0,
+            Some(Some(last)) => keys.partition_point(|key| place(key) <= last),
+            Some(None) => return Err(Problem::bad_input("`cursor` is the `next` of the page before")),
+        };
+    let page = keys.iter().skip(from).take(most);
+    let next = keys.get(from.saturating_add(most).saturating_sub(1)).filter(|_| from.saturating_add(most) < keys.len());
+    let next = next.map(|last| format!("{}-{}", last.created_at.micros(), last.id));
+    ok(&KeysShape { keys: page.map(KeyShape::of).collect(), next })
 }
 
 /// Revoke a key

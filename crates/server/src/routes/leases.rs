@@ -1,7 +1,6 @@
 //! Work for workers: leases, waited for where there is none yet.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -29,8 +28,14 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(lease))
 }
 
+/// Characters of a worker's name.
+const WORKER: usize = 1_000;
+
 /// Lifecycles that one worker may name.
 const LIFECYCLES: usize = 100;
+
+/// Bytes of payloads that come along with one answer, of all jobs together; the others are fetched like large ones.
+const INLINE_ALL: u64 = 16 << 20;
 
 /// A lease is at most a day long.
 const LONGEST_LEASE_MS: u64 = 86_400_000;
@@ -57,6 +62,9 @@ pub(crate) struct NewLease {
     #[serde(default)]
     #[schema(minimum = 0, maximum = 300_000)]
     wait_ms: Option<u64>,
+    /// Only the jobs that this `Idempotency-Key` was given before: no more are leased.
+    #[serde(default)]
+    again: Option<bool>,
     /// Whether they start at once, which saves a report. A commit implies it, too.
     #[serde(default)]
     start: Option<bool>,
@@ -80,10 +88,13 @@ impl NewLease {
             Some(ms @ 1..=LONGEST_LEASE_MS) => Some(Length::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
             Some(_) => return Err(Problem::bad_input("`lease_ms` is from 1 to a day")),
         };
-        let wait = Duration::from_millis(self.wait_ms.unwrap_or(0));
-        let longest = app.settings().longest_wait;
-        if wait > longest {
-            return Err(Problem::bad_input(format!("`wait_ms` is at most {}", longest.as_millis())));
+        // Before there is a job to be refused: else a name that is too long would do until then.
+        if self.worker.chars().count() > WORKER {
+            return Err(Problem::bad_input(format!("`worker` has at most {WORKER} characters")));
+        }
+        let wait = input::wait(app, self.wait_ms)?;
+        if self.again == Some(true) && key.is_none() {
+            return Err(Problem::bad_input("`again` goes with the Idempotency-Key of the call before"));
         }
         Ok(Wanted {
             lifecycles: self.lifecycles,
@@ -92,6 +103,7 @@ impl NewLease {
             lease,
             start: self.start.unwrap_or(false),
             wait,
+            again: self.again.unwrap_or(false),
             key: key.map(Into::into),
         })
     }
@@ -163,7 +175,7 @@ impl<'a> LeaseShape<'a> {
 /// `Idempotency-Key`, the same jobs are answered.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "work",
-    params(("Idempotency-Key" = Option<String>, Header, description = "The same key gets the same jobs")),
+    params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "The same key gets the same jobs")),
     request_body = NewLease,
     responses(
         (status = 200, description = "Jobs, or none", body = Leases),
@@ -183,13 +195,18 @@ async fn lease(
     caller.may_lease(&wanted.lifecycles)?;
     are_there(&app, &wanted).await?;
     let _place = if wanted.wait.is_zero() { None } else { Some(app.gate().poll()?) };
-    let goes_on = || !app.gate().is_leaving();
+    // One that waits may outlive its key.
+    let keys = app.engine().keys();
+    let goes_on = || !app.gate().is_leaving() && keys.still_lets_in(&caller.identity);
     let leasing = app.engine().lease_while(&caller.actor, &wanted, &goes_on);
-    let leased = match tokio::time::timeout(wanted.wait + app.settings().request_time, leasing).await {
+    let leased: Vec<Leased> = match tokio::time::timeout(wanted.wait + app.settings().request_time, leasing).await {
         Ok(Err(EngineError::Closed)) => return Err(Problem::leaving()),
         Ok(leased) => leased?,
         Err(_) => return Err(Problem::timed_out()),
     };
+    if leased.is_empty() && !keys.still_lets_in(&caller.identity) {
+        return Err(EngineError::Unauthorized.into());
+    }
     let contents = contents(&app, &leased).await?;
     let traces = app.observe().exports();
     let now = app.engine().store().now().await?;
@@ -215,11 +232,17 @@ async fn are_there(app: &App, wanted: &Wanted) -> Result<(), Problem> {
 /// The payloads that come along.
 async fn contents(app: &App, leased: &[Leased]) -> Result<Vec<Option<Arc<[u8]>>>, Problem> {
     let most = app.settings().inline_payload;
-    let inline = |leased: &Leased| leased.record.payload.filter(|payload| payload.bytes <= most);
-    let wanted: Vec<[u8; 32]> = leased.iter().filter_map(inline).map(|payload| payload.sha256).collect();
+    let mut room = INLINE_ALL;
+    let mut inline = |leased: &Leased| {
+        let payload = leased.record.payload.filter(|payload| payload.bytes <= most.min(room))?;
+        room -= payload.bytes;
+        Some(payload.sha256)
+    };
+    let inline: Vec<Option<[u8; 32]>> = leased.iter().map(|leased| inline(leased)).collect();
+    let wanted: Vec<[u8; 32]> = inline.iter().copied().flatten().collect();
     if wanted.is_empty() {
         return Ok(vec![None; leased.len()]);
     }
     let mut found = app.engine().store().contents(&wanted).await?.into_iter();
-    Ok(leased.iter().map(|leased| inline(leased).and_then(|_| found.next().flatten())).collect())
+    Ok(inline.iter().map(|inline| inline.and_then(|_| found.next().flatten())).collect())
 }

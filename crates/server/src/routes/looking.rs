@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use onceward_core::decide::sees_all;
 use onceward_core::value::RecordId;
-use onceward_store::ListQuery;
+use onceward_store::{Entry, ListQuery};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -16,6 +16,9 @@ use crate::caller::Caller;
 use crate::input::{self, Asked, At};
 use crate::problem::Problem;
 use crate::shape::{EffectShape, EntryShape, ExecutionShape, RecordShape, bytes, etag, ok};
+
+/// Bytes of the entries on one page.
+const LONGEST_PAGE: usize = 8 << 20;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
@@ -135,11 +138,26 @@ async fn history(
     Asked(paging): Asked<Paging>,
 ) -> Result<Response, Problem> {
     let (limit, after) = (input::limit(paging.limit)?, input::cursor(paging.cursor.as_deref())?.unwrap_or(0));
-    let entries = app.engine().history(&caller.actor, id, after, limit).await?.ok_or_else(Problem::not_found)?;
-    let next = entries.last().filter(|_| entries.len() == limit).map(|last| last.version.to_string());
+    let mut entries = app.engine().history(&caller.actor, id, after, limit).await?.ok_or_else(Problem::not_found)?;
+    let is_cut = cut(&mut entries);
+    let next = entries.last().filter(|_| is_cut || entries.len() == limit).map(|last| last.version.to_string());
     let whole = sees_all(&caller.actor);
     let entries = entries.iter().map(|entry| EntryShape::of(entry, whole)).collect::<Result<_, _>>()?;
     ok(&History { entries, next })
+}
+
+/// A page ends early where its entries are long; one stays in any case.
+fn cut(entries: &mut Vec<Entry>) -> bool {
+    let mut bytes = 0_usize;
+    let fit = entries.iter().take_while(|entry| {
+        let before = bytes;
+        bytes = bytes.saturating_add(entry.text.len());
+        before == 0 || bytes <= LONGEST_PAGE
+    });
+    let fit = fit.count();
+    let is_cut = fit < entries.len();
+    entries.truncate(fit);
+    is_cut
 }
 
 /// A page of the attempts at a job.

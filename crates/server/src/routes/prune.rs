@@ -29,10 +29,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 pub(crate) struct NewPrune {
     /// How long after its end a record is kept; 30 days where it is left out.
     #[serde(default)]
-    #[schema(example = "30d")]
+    #[schema(example = "30d", pattern = "^([0-9]{1,4}(us|ms|s|m|h|d)){1,3}$")]
     older_than: Option<String>,
     /// How long the answer to a caller's key is kept; 7 days where it is left out.
     #[serde(default)]
+    #[schema(pattern = "^([0-9]{1,4}(us|ms|s|m|h|d)){1,3}$")]
     keys_older_than: Option<String>,
     /// Only records of these lifecycles.
     #[serde(default)]

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Given, IDEMPOTENCY_KEY, Object};
+use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Object, Small};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, ok};
@@ -36,7 +36,7 @@ pub(crate) struct NewRecord {
     /// By name; those that the lifecycle takes from a caller.
     #[serde(default)]
     #[schema(value_type = Object)]
-    fields: Map<String, Json>,
+    fields: Small<Map<String, Json>>,
     /// Any JSON. It is kept as it is written here, byte for byte; null is none.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
@@ -60,7 +60,8 @@ impl NewRecord {
         let content = input::content(self.payload, self.payload_base64.as_deref())?;
         let payload = content.as_ref().map(|content| content.payload);
         let owner = self.owner.map(Into::into);
-        let create = Create { lifecycle: lifecycle.into(), id: self.id, owner, fields: self.fields, payload };
+        let fields = self.fields.open()?;
+        let create = Create { lifecycle: lifecycle.into(), id: self.id, owner, fields, payload };
         let submission =
             Submission { contents: content.into_iter().collect(), ..Submission::new(actor, Call::Create(create)) }
                 .traced(observe::trace());
@@ -79,7 +80,7 @@ impl NewRecord {
     post, path = "/v1/lifecycles/{name}/records", tag = "records",
     params(
         ("name" = String, Path, description = "The lifecycle's name"),
-        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "However often it is sent, it is carried out once"),
     ),
     request_body = NewRecord,
     responses(
@@ -126,7 +127,7 @@ fn gone(record: RecordId) -> Problem {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewRecords {
     #[schema(value_type = Vec<NewRecord>, max_items = 1000)]
-    records: Vec<Object<NewRecord>>,
+    records: Calls<NewRecord>,
 }
 
 /// What became of each, in the order of the call.
@@ -175,7 +176,7 @@ async fn create_batch(
     At(lifecycle): At<String>,
     Given(new): Given<NewRecords>,
 ) -> Result<Response, Problem> {
-    let submissions = new.records.into_iter().map(|Object(new)| new.submission(&caller.actor, &lifecycle));
+    let submissions = new.records.0.into_iter().map(|Object(new)| new.submission(&caller.actor, &lifecycle));
     let answers = submit(&app, submissions.collect()).await?;
     let answers = answers.into_iter().map(|answer| match answer {
         Ok(answer) if answer.record.is_none() => Err(gone(answer.subject)),

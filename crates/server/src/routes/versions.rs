@@ -215,6 +215,9 @@ async fn move_some(
     if !new.limit.is_none_or(|limit| (1..=MOST_MOVED).contains(&limit)) {
         return Err(Problem::bad_input(format!("`limit` must be from 1 to {MOST_MOVED}")));
     }
+    if new.after.is_some_and(|after| i64::try_from(after).is_err()) {
+        return Err(Problem::bad_input("`after` is the `next` of the step before"));
+    }
     let NewMove { map, from, to, ended, dry_run, after, limit } = new;
     let moving = Moving { lifecycle: name.into(), from, to, states: map, ended, dry_run };
     let plan = app.engine().plan_move(&caller.actor, &moving).await?;

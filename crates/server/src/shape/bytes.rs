@@ -1,10 +1,13 @@
 //! Bytes as they are: payloads, and what systems keep beside them.
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use onceward_core::decide::Effect;
 use onceward_engine::{EngineError, PayloadReader};
+use serde_json::Value as Json;
 
+use super::{answer, bytes_of};
 use crate::input;
 use crate::problem::Problem;
 
@@ -26,6 +29,20 @@ pub async fn bytes(reader: PayloadReader, kind: Option<HeaderValue>) -> Result<R
     let kind = kind.unwrap_or_else(|| HeaderValue::from_static(found));
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     // Somebody else's bytes: no browser is to make a page of them.
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
+}
+
+/// What a commit left, as it is: bytes as bytes, a text as text, nothing as nothing, and anything else as JSON.
+pub fn result(effect: &Effect) -> Result<Response, Problem> {
+    let (body, kind) = match (bytes_of(&effect.result), &effect.result) {
+        (Some(base64), _) => (input::from_base64(base64, "result_base64")?, "application/octet-stream"),
+        (None, Json::String(text)) => (text.as_bytes().to_vec(), "text/plain; charset=utf-8"),
+        (None, Json::Null) => (Vec::new(), "application/octet-stream"),
+        (None, json) => return answer(StatusCode::OK, json),
+    };
+    let mut response = Body::from(body).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }

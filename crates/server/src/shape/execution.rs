@@ -115,7 +115,13 @@ pub(crate) fn of_bytes(base64: &str) -> Json {
     serde_json::json!({ BYTES: base64 })
 }
 
-fn bytes_of(result: &Json) -> Option<&str> {
+/// Whether a result would be shown as bytes.
+pub(crate) fn is_bytes(result: &Json) -> bool {
+    bytes_of(result).is_some()
+}
+
+/// The bytes of such a result, as base64.
+pub(crate) fn bytes_of(result: &Json) -> Option<&str> {
     let object = result.as_object().filter(|object| object.len() == 1)?;
     object.get(BYTES)?.as_str()
 }

@@ -28,7 +28,7 @@ pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<V
     let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
                WHERE h.seq > ?1 ORDER BY h.seq LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(params![after, limit])?;
+    let mut found = statement.query(params![signed(after), limit])?;
     let mut entries = Vec::new();
     while let Some(row) = found.next()? {
         entries.push(entry(row)?);
@@ -87,10 +87,15 @@ pub(super) fn history(
     Ok(entries)
 }
 
+/// A place that somebody may have made up: the largest that fits, which no number of ours ever comes near.
+fn signed(place: u64) -> i64 {
+    i64::try_from(place).unwrap_or(i64::MAX)
+}
+
 /// Looks through the records in order of creation, so many at a time.
 pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) -> Result<Page, StoreError> {
     let mut statement = connection.prepare_cached("SELECT * FROM whole WHERE row > ?1 ORDER BY row")?;
-    let mut found = statement.query([query.after.unwrap_or(0)])?;
+    let mut found = statement.query([signed(query.after.unwrap_or(0))])?;
     let mut page = Page::default();
     let (mut last, mut looked) = (None, 0);
     while let Some(row) = found.next()? {
@@ -221,7 +226,7 @@ pub(super) fn linked(connection: &Connection, known: &Known, query: &LinkQuery) 
     for from in &query.from {
         let names = (known.names.number(&from.lifecycle), known.names.number(&from.field));
         let (Some(lifecycle), Some(field)) = names else { continue };
-        let (after, limit) = (query.after.unwrap_or(0), query.limit.saturating_add(1));
+        let (after, limit) = (signed(query.after.unwrap_or(0)), query.limit.saturating_add(1));
         let mut found = statement.query(params![target, lifecycle, field, after, limit])?;
         while let Some(row) = found.next()? {
             sources.push((row.get(0)?, rows::id(row, 1)?));

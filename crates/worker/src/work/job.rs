@@ -21,6 +21,9 @@ use crate::work::reporter::Reporter;
 /// After the lease is gone by our clock, the server's may be a little behind.
 const SLACK: Duration = Duration::from_secs(2);
 
+/// No report is given less time for its answer.
+pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(250);
+
 /// Why a handler is to come to an end; the later ones outweigh the earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stopping {
@@ -113,6 +116,7 @@ impl Job {
 pub(crate) struct Held {
     pub(crate) execution: Arc<str>,
     pub(crate) token: u64,
+    pub(crate) traceparent: Option<Arc<str>>,
     pub(crate) length: Duration,
     pub(crate) reporter: Reporter,
     pub(crate) committed: AtomicBool,
@@ -126,6 +130,7 @@ impl Held {
         Self {
             execution: leased.id.as_str().into(),
             token: leased.token,
+            traceparent: leased.traceparent.as_deref().map(Into::into),
             length,
             reporter,
             committed: AtomicBool::new(false),
@@ -152,7 +157,8 @@ impl Held {
     }
 
     pub(crate) fn about(&self, verdict: Verdict) -> Report {
-        Report { execution: self.execution.to_string(), token: self.token, verdict }
+        let traceparent = self.traceparent.clone();
+        Report { execution: self.execution.to_string(), token: self.token, verdict, traceparent }
     }
 
     /// Until it is taken or refused, as long as the lease may last and the worker has time. The same report twice does no harm:
@@ -164,10 +170,11 @@ impl Held {
     ) -> Result<Reported, ClientError> {
         let mut backoff = Backoff::default();
         loop {
-            let error = match self.reporter.file(self.about(verdict.clone())).await {
-                Ok(reported) => return Ok(reported),
-                Err(error) => error,
-            };
+            let error =
+                match self.reporter.file(self.about(verdict.clone()), Some(self.length.max(SHORTEST_WAIT))).await {
+                    Ok(reported) => return Ok(reported),
+                    Err(error) => error,
+                };
             if !error.may_pass() || Instant::now() > self.gone() + SLACK || !may_go_on() {
                 return Err(error);
             }

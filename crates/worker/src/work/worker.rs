@@ -76,6 +76,7 @@ impl Working {
             lease_ms: self.lease.map(millis),
             wait_ms: if self.until_idle { 0 } else { millis(WAIT) },
             start: true,
+            again: false,
             key: Some(new_key()?),
         })
     }

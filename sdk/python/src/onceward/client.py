@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from .dialing import Call
 from .errors import OncewardError, WorkError, refused
 from .patience import Patience, problem_may_pass
 from .records import Effect, Entry, Execution, Fired, Lease, Page, Problem, Record, Reported
 from .requests import Event, New, Report, given, milliseconds, new_key
 from .stream import Stream
-from .transport import Answer, Call, Transport, text_of
+from .transport import Answer, Transport, text_of
 
 DEFAULT_URL = "http://127.0.0.1:7171"
 
@@ -39,7 +40,7 @@ class Client:
         self.url = url or os.environ.get("ONCEWARD_URL") or DEFAULT_URL
         self.timeout = timeout
         self.patience = patience
-        self._transport = Transport(self.url, key or os.environ.get("ONCEWARD_KEY"))
+        self._transport = Transport(self.url, key or os.environ.get("ONCEWARD_KEY"), connecting=timeout)
 
     def __enter__(self) -> Client:
         return self
@@ -69,13 +70,13 @@ class Client:
         one, a key is made up for this call, so that its own retries make no second record.
         """
         new = New(fields=fields, payload=payload, id=id, owner=owner, once=once or new_key())
-        path = f"/v1/lifecycles/{quote(lifecycle)}/records"
+        path = f"/v1/lifecycles/{_segment(lifecycle)}/records"
         return Record.of(self._post(path, new.body(), {"Idempotency-Key": new.once}))
 
     def create_many(self, lifecycle: str, records: Sequence[New]) -> list[Record | Problem]:
         """Makes many records, each on its own: what became of each stands at its place in the answer."""
         bodies = [new.body() | {"key": new.once} for new in records]
-        path = f"/v1/lifecycles/{quote(lifecycle)}/records/batch"
+        path = f"/v1/lifecycles/{_segment(lifecycle)}/records/batch"
         return [
             found if isinstance(found, Problem) else Record.of(found["record"])
             for found in self._batch(path, "records", bodies)
@@ -95,7 +96,7 @@ class Client:
         headers = {"Idempotency-Key": once or new_key()}
         if version is not None:
             headers["If-Match"] = f'"{version}"'
-        path = f"/v1/records/{quote(record)}/events/{quote(event)}"
+        path = f"/v1/records/{_segment(record)}/events/{_segment(event)}"
         return Fired.of(self._post(path, given(input=input, token=token), headers))
 
     def fire_many(self, events: Sequence[Event]) -> list[Fired | Problem]:
@@ -109,7 +110,7 @@ class Client:
     # Lookers
 
     def get(self, record: str) -> Record:
-        return Record.of(self._get(f"/v1/records/{quote(record)}").json())
+        return Record.of(self._get(f"/v1/records/{_segment(record)}").json())
 
     def list(
         self,
@@ -136,19 +137,19 @@ class Client:
 
     def history(self, record: str) -> tuple[Entry, ...]:
         """The whole log of a record, oldest entry first."""
-        return tuple(Entry.of(each) for each in self._pages(f"/v1/records/{quote(record)}/history", "entries"))
+        return tuple(Entry.of(each) for each in self._pages(f"/v1/records/{_segment(record)}/history", "entries"))
 
     def executions(self, record: str) -> tuple[Execution, ...]:
         """The attempts at a job, oldest first."""
-        return tuple(Execution.of(each) for each in self._pages(f"/v1/records/{quote(record)}/executions", "executions"))
+        return tuple(Execution.of(each) for each in self._pages(f"/v1/records/{_segment(record)}/executions", "executions"))
 
     def effect(self, record: str) -> Effect:
         """What the job's commit left; 404 where there is none."""
-        return Effect.of(self._get(f"/v1/records/{quote(record)}/effect").json())
+        return Effect.of(self._get(f"/v1/records/{_segment(record)}/effect").json())
 
     def payload(self, record: str) -> bytes:
         """The bytes of its payload."""
-        return self._get(f"/v1/records/{quote(record)}/payload").body
+        return self._get(f"/v1/records/{_segment(record)}/payload").body
 
     def payload_value(self, record: str) -> Any:
         """Its payload as a lease brings it: the value where it is JSON, else the bytes."""
@@ -197,12 +198,15 @@ class Client:
         wait: float,
         start: bool,
         once: str,
+        again: bool = False,
         call: Call | None = None,
         timeout: float | None = None,
     ) -> builtins.list[Lease]:
-        """A single try of `lease`; after a failure the same `once` finds what may have been taken."""
+        """A single try of `lease`; after a failure the same `once` finds what may have been taken, with `again` only that."""
         body = {"lifecycles": [*lifecycles], "worker": worker, "max": max, "start": start}
-        body |= given(lease_ms=milliseconds(lease), wait_ms=milliseconds(wait) if wait > 0 else None)
+        body |= given(
+            lease_ms=milliseconds(lease), wait_ms=milliseconds(wait) if wait > 0 else None, again=again or None
+        )
         found = self._transport.send(
             "POST",
             "/v1/leases",
@@ -244,7 +248,7 @@ class Client:
 
     def report_once(self, report: Report, *, timeout: float | None = None, trace: str | None = None) -> Reported:
         """A single try of a report; `trace` is the W3C trace context (`traceparent`) that it belongs to."""
-        path = f"/v1/executions/{quote(report.execution)}/{report.do}"
+        path = f"/v1/executions/{_segment(report.execution)}/{report.do}"
         headers = {} if trace is None else {"traceparent": trace}
         answer = self._transport.send("POST", path, report.body(), headers, timeout=timeout or self.timeout)
         return Reported.of(answer.json())
@@ -321,6 +325,11 @@ class Client:
                 patience.after(refused(results[waiting[0]]))
             except OncewardError:
                 return results
+
+
+def _segment(text: str) -> str:
+    """As one part of a path, whatever is in it."""
+    return quote(text, safe="")
 
 
 def _result(found: Mapping[str, Any]) -> Any:

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .client import Client
+from .client import BATCH, Client
 from .errors import OncewardError, Refused
 from .job import Job
-from .patience import problem_may_pass
+from .patience import Backoff, problem_is_final
 from .records import Problem, Reported
 from .requests import Report
 
@@ -21,8 +21,11 @@ BEATS = 3
 #: No heart beats faster than this, in seconds.
 FASTEST = 0.005
 
-#: A beat that found no server is tried again so soon.
-AGAIN = 0.05
+#: Whoever is due within this part of a beat goes along with the others, in one call.
+ALONG = 0.1
+
+#: No beat is given less time for its answer.
+SHORTEST_WAIT = 0.25
 
 log = logging.getLogger("onceward")
 
@@ -33,8 +36,11 @@ class _Pulse:
     def __init__(self, job: Job[Any]) -> None:
         self.job = job
         self.every = max(job.seconds / BEATS, FASTEST)
-        self.due = time.monotonic() + self.every
+        # Counted from when the lease began, which is not now where its answer was long on its way.
+        self.due = job.gone_at - job.seconds + self.every
         self.told_to_stop = False
+        #: The last beat was not taken: the next one waits as long as it should.
+        self.failed = False
 
 
 class Heart:
@@ -45,6 +51,8 @@ class Heart:
         self._lease = lease
         self._overdue = overdue
         self._pulses: dict[str, _Pulse] = {}
+        # One for all: who failed together is asked for together again, in one call.
+        self._backoff = Backoff()
         self._news = threading.Condition()
         self._over = False
         self._thread = threading.Thread(target=self._run, name="onceward-heart", daemon=True)
@@ -71,59 +79,80 @@ class Heart:
                 due = self._wait_for_due()
                 if self._over:
                     return
+                # One that hangs must not cost the others their leases.
+                timeout = min(self._client.timeout, *(pulse.every for pulse in self._pulses.values()), *(_left(each) for each in due))
             try:
-                self._beat(due)
+                self._beat(due, max(timeout, SHORTEST_WAIT))
             except Exception:  # A heart that stops loses every lease, whatever the reason.
                 log.exception("a heartbeat failed")
-                for pulse in due:
-                    pulse.due = time.monotonic() + AGAIN
+                self._again(due, None)
 
     def _wait_for_due(self) -> list[_Pulse]:
         while not self._over:
             now = time.monotonic()
             due = [pulse for pulse in self._pulses.values() if pulse.due <= now]
             if due:
-                return due
+                along = [pulse for pulse in self._pulses.values() if now < pulse.due <= now + pulse.every * ALONG and not pulse.failed]
+                return (due + along)[:BATCH]
             first = min((pulse.due for pulse in self._pulses.values()), default=None)
             self._news.wait(None if first is None else first - now)
         return []
 
-    def _beat(self, due: Sequence[_Pulse]) -> None:
+    def _beat(self, due: Sequence[_Pulse], timeout: float) -> None:
+        sent = time.monotonic()
+        answers, asked = self._ask(due, timeout)
+        failed = [pulse for pulse, answer in zip(due, answers, strict=True) if not self._is_heard(pulse, answer, sent)]
+        if failed:
+            waits = (answer.retry_after for answer in answers if isinstance(answer, Problem))
+            self._again(failed, max((wait for wait in (asked, *waits) if wait is not None), default=None))
+        else:
+            self._backoff = Backoff()
+
+    def _ask(self, due: Sequence[_Pulse], timeout: float) -> tuple[Sequence[Reported | Problem | None], float | None]:
+        """What was said of each, and how long the server asks to wait where it said nothing of any."""
         reports = [Report.heartbeat(pulse.job.execution, pulse.job.token, self._lease) for pulse in due]
-        # One that hangs must not cost the others their leases.
-        timeout = max(min(self._client.timeout, *(pulse.every for pulse in due)), 0.25)
-        answers: list[Reported | Problem | None]
         try:
             if len(reports) == 1:
-                answers = [self._client.report_once(reports[0], timeout=timeout)]
-            else:
-                answers = [*self._client.report_many_once(reports, timeout=timeout)]
+                return [self._client.report_once(reports[0], timeout=timeout)], None
+            return self._client.report_many_once(reports, timeout=timeout), None
         except Refused as error:
-            answers = [error.problem if len(reports) == 1 else None] * len(reports)
+            return [error.problem if len(reports) == 1 else None] * len(reports), error.problem.retry_after
         except OncewardError:
-            answers = [None] * len(reports)
-        for pulse, answer in zip(due, answers, strict=True):
-            self._hear(pulse, answer)
+            return [None] * len(reports), None
 
-    def _hear(self, pulse: _Pulse, answer: Reported | Problem | None) -> None:
-        job, now = pulse.job, time.monotonic()
+    def _is_heard(self, pulse: _Pulse, answer: Reported | Problem | None, sent: float) -> bool:
+        """False where the beat is to be sent again soon."""
+        job = pulse.job
         if isinstance(answer, Reported):
-            job.kept()
-            pulse.due = now + pulse.every
+            job.kept(sent)
+            pulse.failed = False
+            pulse.due = sent + pulse.every
             if answer.stop and pulse.told_to_stop:
                 self._overdue(job)
             elif answer.stop:
                 pulse.told_to_stop = True
                 job.cancel("stop")
-            return
-        is_lost = isinstance(answer, Problem) and not problem_may_pass(answer)
+            return True
+        # A server in trouble says nothing of the lease.
+        is_lost = isinstance(answer, Problem) and problem_is_final(answer)
         if is_lost and job.reported:
             # The report came first.
             self.remove(job)
-            return
-        if is_lost or now >= job.gone_at:
+            return True
+        if is_lost or time.monotonic() >= job.gone_at:
             log.warning("lost the lease of %s: %s", job.id, answer or "no answer from the server")
             job.cancel("lease_lost")
             self.remove(job)
-            return
-        pulse.due = now + min(AGAIN, pulse.every)
+            return True
+        return False
+
+    def _again(self, failed: Sequence[_Pulse], asked: float | None) -> None:
+        wait, now = self._backoff.wait(asked), time.monotonic()
+        for pulse in failed:
+            pulse.failed = True
+            # Not later than a beat, however long the server asks to wait: two of those, and the lease has run out.
+            pulse.due = min(now + min(wait, pulse.every), max(pulse.job.gone_at, now))
+
+
+def _left(pulse: _Pulse) -> float:
+    return pulse.job.gone_at - time.monotonic()

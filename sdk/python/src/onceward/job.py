@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +28,9 @@ class Holder(Protocol):
 class Job(Generic[P]):
     """One attempt at a job. `id` is the same in every attempt, so it is the key for effects outside."""
 
-    def __init__(self, lease: Lease, holder: Holder, decode: Callable[[Any], P] | None, seconds: float | None) -> None:
+    def __init__(
+        self, lease: Lease, holder: Holder, decode: Callable[[Any], P] | None, seconds: float | None, *, in_doubt: bool = False
+    ) -> None:
         self.record: Record = lease.record
         self.execution: str = lease.id
         self.token: int = lease.token
@@ -46,10 +49,15 @@ class Job(Generic[P]):
         self._decoded = False
         self._lock = threading.Lock()
         self._reported = False
-        #: How long the lease lasts, and when it is surely gone: nobody here knows the server's clock, but it was taken before
-        #: now.
-        self.seconds: float = seconds if seconds is not None else lease.seconds
-        self.gone_at = time.monotonic() + self.seconds
+        #: How long the lease lasts after each heartbeat.
+        self.seconds: float = seconds if seconds is not None else max(lease.seconds, lease.expires_in or 0.0)
+        #: When the lease is surely gone. The server says how much was left of it; one that does not say it has an answer that may
+        #: have been long on its way, or found again by its key.
+        self.gone_at = time.monotonic() + (self.seconds if lease.expires_in is None else lease.expires_in)
+        #: Whether the lease may be older than it looks: the server is asked before the handler begins.
+        self.in_doubt = in_doubt
+        #: When reports are no longer tried: the worker ends.
+        self.give_up_at = math.inf
 
     @property
     def id(self) -> str:
@@ -110,6 +118,6 @@ class Job(Generic[P]):
         """For the worker: whether somebody reports how it ended, or has."""
         return self._reported
 
-    def kept(self) -> None:
-        """For the worker: a heartbeat was answered."""
-        self.gone_at = time.monotonic() + self.seconds
+    def kept(self, sent: float) -> None:
+        """For the worker: the heartbeat that was sent then was answered. The lease was prolonged at that time or later."""
+        self.gone_at = sent + self.seconds

@@ -8,11 +8,11 @@ import time
 from .errors import OncewardError, Refused, Unreachable
 from .records import Problem
 
-#: Answers that speak of the moment, not of the call.
-PASSING = frozenset({"still_running", "rate_limited", "overloaded", "contended"})
-
 #: The first wait, and the longest; each is up to twice as long as the one before.
 FIRST, LONGEST = 0.05, 5.0
+
+#: A server that asks for more time than this is asked again after it all the same.
+LONGEST_ASKED = 30.0
 
 
 def may_pass(error: OncewardError) -> bool:
@@ -24,7 +24,24 @@ def may_pass(error: OncewardError) -> bool:
 
 
 def problem_may_pass(problem: Problem) -> bool:
-    return problem.code in PASSING or problem.status in (502, 503, 504)
+    """Whether it speaks of the moment, not of the call. A full disk is such a moment, and so is a server that broke once."""
+    if problem.code == "still_running" or problem.status == 429:
+        return True
+    return problem.status >= 500 and problem.status not in (501, 505)
+
+
+def is_final(error: OncewardError) -> bool:
+    """Whether the server has understood and said no: there is no use in asking again, now or later."""
+    return isinstance(error, Refused) and problem_is_final(error.problem)
+
+
+def problem_is_final(problem: Problem) -> bool:
+    return problem.status < 500 and not problem_may_pass(problem)
+
+
+def asked_of(error: OncewardError) -> float | None:
+    """The wait that the server asks for."""
+    return error.problem.retry_after if isinstance(error, Refused) else None
 
 
 class Backoff:
@@ -37,7 +54,10 @@ class Backoff:
     def wait(self, asked: float | None = None) -> float:
         wait = self._next * random.uniform(0.5, 1.0)
         self._next = min(self._next * 2, self._longest)
-        return wait if asked is None else max(wait, min(asked, self._longest))
+        if asked is None or asked <= wait:
+            return wait
+        # Not all at the very moment that they were told of.
+        return min(asked, LONGEST_ASKED) + wait
 
 
 class Patience:
@@ -49,8 +69,7 @@ class Patience:
 
     def after(self, error: OncewardError) -> None:
         """Waits, or raises what cannot be mended by waiting."""
-        asked = error.problem.retry_after if isinstance(error, Refused) else None
-        wait = self._backoff.wait(asked)
+        wait = self._backoff.wait(asked_of(error))
         if not may_pass(error) or time.monotonic() + wait > self._until:
             raise error
         time.sleep(wait)

@@ -146,11 +146,14 @@ class Lease:
     payload_bytes: int | None
     #: W3C trace context of whoever made the job, where there is some.
     traceparent: str | None
+    #: How many seconds of it were left when the server answered: less than `seconds` where a repeated call has found it again, and
+    #: zero where it is over. None where the server does not say so.
+    expires_in: float | None
     raw: Object = field(repr=False, compare=False)
 
     @staticmethod
     def of(found: Object) -> Lease:
-        payload, stayed = found.get("payload"), None
+        payload, stayed, left = found.get("payload"), None, found.get("expires_in_ms")
         if found.get("payload_base64") is not None:
             payload = base64.b64decode(found["payload_base64"])
         elif payload is None:
@@ -166,6 +169,7 @@ class Lease:
             payload=payload,
             payload_bytes=stayed,
             traceparent=found.get("traceparent"),
+            expires_in=None if left is None else left / 1000,
             raw=found,
         )
 
@@ -199,13 +203,14 @@ class Reported:
 class Fired:
     """The answer to an event: the record after it, and the ids of those that it made."""
 
-    record: Record
+    #: None where the event was fired before under the same key, and the record is no longer there, or no longer for this key.
+    record: Record | None
     spawned: tuple[str, ...]
 
     @staticmethod
     def of(found: Object) -> Fired:
-        spawned = (made["id"] if isinstance(made, Mapping) else made for made in found.get("spawned") or ())
-        return Fired(record=Record.of(found["record"]), spawned=tuple(spawned))
+        record = found.get("record")
+        return Fired(None if record is None else Record.of(record), tuple(found.get("spawned") or ()))
 
 
 @dataclass(frozen=True)

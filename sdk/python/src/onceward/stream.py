@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
 
+from .dialing import Call
 from .errors import OncewardError, Unreachable, refused
-from .patience import Backoff, may_pass
+from .patience import Backoff, asked_of, may_pass
 from .records import Entry, Problem
-from .transport import Call, Transport
+from .transport import Transport
 
 #: A server that says nothing for so long, not even that it is there, is taken for gone.
 SILENCE = 60.0
@@ -22,8 +22,9 @@ SILENCE = 60.0
 class Stream:
     """Entries in their order, each once. `close` ends it, from any thread.
 
-    After a break it goes on behind `seq`, the last entry that was handed out; keep that number to go on after a restart of your
-    own. Where the log was pruned past it, `Refused` with the code `pruned` is raised.
+    After a break it goes on behind `seq`: the last entry that was handed out, or, before the first, the place that the server
+    has named when the stream began. Keep that number to go on after a restart of your own. Where the log was pruned past it,
+    `Refused` with the code `pruned` is raised.
     """
 
     def __init__(self, transport: Transport, *, after: int | None, query: Mapping[str, Any]) -> None:
@@ -53,7 +54,7 @@ class Stream:
                     return
                 if not may_pass(error):
                     raise
-                time.sleep(backoff.wait())
+                self._call.pause(backoff.wait(asked_of(error)))
 
     def _once(self) -> Iterator[Entry]:
         """One connection's worth of entries."""

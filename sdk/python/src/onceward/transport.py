@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import select
-import socket
 import ssl
 import threading
 from collections.abc import Mapping
@@ -13,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from .dialing import Call, Connection, has_news
 from .errors import Unreachable, refused
 from .records import Problem
 
@@ -36,44 +35,18 @@ class Answer:
             raise Unreachable(f"an answer that is no JSON (status {self.status})") from error
 
 
-class Call:
-    """A call on its way, which another thread may give up."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-        self.aborted = False
-
-    def abort(self) -> None:
-        with self._lock:
-            self.aborted = True
-            if self._socket is None:
-                return
-            try:
-                # Wakes the thread that reads from it; closing alone would not.
-                self._socket.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass  # It is gone already, which is what was wanted.
-
-    def begin(self, sock: socket.socket | None) -> None:
-        with self._lock:
-            self._socket = sock
-            if self.aborted:
-                raise Unreachable("given up")
-
-    def end(self) -> None:
-        with self._lock:
-            self._socket = None
-
-
 class Transport:
-    """Calls to one server. Any thread may use it."""
+    """Calls to one server. Any thread may use it. `connecting` bounds how long a connection may take to be made."""
 
-    def __init__(self, url: str, key: str | None) -> None:
+    def __init__(self, url: str, key: str | None, *, connecting: float = 10.0) -> None:
+        if "@" in url:
+            # Not shown, as it would be in every error from now on.
+            raise ValueError("a URL with a name or password in it is not taken: give the key by `key` or ONCEWARD_KEY")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"not the URL of a server: {url}")
         self.url = url
+        self._connecting = connecting
         self._host, self._port = parts.hostname, parts.port
         self._prefix = parts.path.rstrip("/")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
@@ -81,7 +54,7 @@ class Transport:
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
         self._lock = threading.Lock()
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle: list[Connection] = []
 
     def send(
         self,
@@ -96,10 +69,12 @@ class Transport:
         """One try. `Unreachable` where no answer came, `Refused` where it was no."""
         connection = self._take(timeout)
         try:
-            response = self._ask(connection, method, path, body, headers, call)
+            response = self._ask(connection, method, path, body, headers, call or Call())
             answer = Answer(response.status, dict(response.headers.items()), response.read())
         except (OSError, http.client.HTTPException) as error:
             connection.close()
+            # Those that wait for a next call may be as dead as this one; a new one says so at once.
+            self.close()
             raise Unreachable(f"{self.url}: {error or type(error).__name__}") from error
         except BaseException:
             connection.close()
@@ -114,7 +89,7 @@ class Transport:
 
     def open(
         self, path: str, headers: Mapping[str, str], *, timeout: float, call: Call
-    ) -> tuple[http.client.HTTPResponse, http.client.HTTPConnection]:
+    ) -> tuple[http.client.HTTPResponse, Connection]:
         """An answer that is read as it comes, on a connection of its own."""
         connection = self._connect(timeout)
         try:
@@ -137,12 +112,12 @@ class Transport:
 
     def _ask(
         self,
-        connection: http.client.HTTPConnection,
+        connection: Connection,
         method: str,
         path: str,
         body: Any,
         headers: Mapping[str, str] | None,
-        call: Call | None,
+        call: Call,
     ) -> http.client.HTTPResponse:
         told = dict(self._headers)
         text = None
@@ -151,31 +126,29 @@ class Transport:
             told["Content-Type"] = "application/json"
         told.update(headers or {})
         if connection.sock is None:
-            connection.connect()
-        if call is not None:
-            # The socket itself: a connection forgets it when the answer says that it is the last one.
-            call.begin(connection.sock)
-        connection.request(method, self._prefix + path, text, told)
+            connection.connect_for(call)
+        # The socket itself: a connection forgets it when the answer says that it is the last one.
+        call.begin(connection.sock)
+        # As UTF-8, which is how the server reads them; http.client would write Latin-1, or fail.
+        connection.request(method, self._prefix + path, text, {name: value.encode() for name, value in told.items()})
         return connection.getresponse()
 
-    def _connect(self, timeout: float) -> http.client.HTTPConnection:
-        if self._tls is not None:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls)
-        return http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+    def _connect(self, timeout: float) -> Connection:
+        return Connection(self._host, self._port, timeout=timeout, connecting=self._connecting, tls=self._tls)
 
-    def _take(self, timeout: float) -> http.client.HTTPConnection:
+    def _take(self, timeout: float) -> Connection:
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
                 return self._connect(timeout)
-            if connection.sock is not None and not _has_news(connection.sock):
+            if connection.sock is not None and not has_news(connection.sock):
                 connection.timeout = timeout
                 connection.sock.settimeout(timeout)
                 return connection
             connection.close()
 
-    def _keep(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+    def _keep(self, connection: Connection, response: http.client.HTTPResponse) -> None:
         if response.will_close or connection.sock is None:
             connection.close()
             return
@@ -189,15 +162,6 @@ class Transport:
 def text_of(body: Any) -> str:
     """As JSON. Letters outside of ASCII stay as they are: what is kept byte for byte is what was meant."""
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _has_news(sock: socket.socket) -> bool:
-    """Nobody was asked anything, so news means that the other side has hung up."""
-    if not hasattr(select, "poll"):  # Windows
-        return bool(select.select([sock], [], [], 0)[0])
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def problem_of(answer: Answer) -> Problem:

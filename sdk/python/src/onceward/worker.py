@@ -14,22 +14,29 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from .client import Client
+from .dialing import Call
 from .errors import AlreadyCommitted, Cancelled, Fail, LeaseLost, OncewardError, Refused, Retry, Unreachable, WorkError
-from .heart import Heart
+from .heart import BEATS, Heart
 from .job import Job
-from .patience import Backoff, may_pass
-from .records import Lease
+from .patience import Backoff, asked_of, is_final, may_pass
+from .records import Lease, Reported
 from .requests import Report, new_key
-from .transport import Call
+from .telling import UNSPEAKABLE, failure_of, instead, is_broken, short
 
 P = TypeVar("P")
 Handler = Callable[[Job[P]], Any]
 
-#: Characters of an exception's text that are told to the server.
-SHORT = 500
-
 #: How long the last reports may take once the grace is over, in seconds.
 LAST = 2.0
+
+#: Jobs asked for in one call: their payloads come along.
+AT_ONCE = 100
+
+#: A report that the server breaks at so often is not tried again: the server is in trouble for a moment, or it is the report.
+BROKEN = 5
+
+#: What ends a worker. A terminal that is closed is no reason to leave jobs behind.
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 
 log = logging.getLogger("onceward")
 
@@ -38,7 +45,7 @@ class Worker:
     """Runs handlers for jobs, `concurrency` at a time, each in a thread.
 
     `lease` overrides how long the lifecycle lends a job without a heartbeat, in seconds. `wait` is how long one call waits for a
-    job. On SIGTERM or SIGINT no more jobs are taken, those that run are told to stop (`Job.cancelled`), and what still runs after
+    job. On SIGTERM, SIGINT or SIGHUP no more jobs are taken, those that run are told to stop (`Job.cancelled`), and what still runs after
     `grace` seconds is given back. `error_code` is what an exception of no kind of ours is reported as; it may be tried again.
     """
 
@@ -90,11 +97,14 @@ class Worker:
         return keep
 
     def run(self, *, signals: bool = True) -> None:
-        """Works until SIGTERM, SIGINT or `stop`. A second signal gives everything back at once."""
+        """Works until SIGTERM, SIGINT, SIGHUP or `stop`. A second signal gives everything back at once."""
         before: dict[int, Any] = {}
-        if signals:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                before[number] = signal.signal(number, self._on_signal)
+        for name in SIGNALS if signals else ():
+            number = getattr(signal, name, None)
+            # Windows has no SIGHUP; and `nohup` wants it to be ignored, so it is.
+            if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+                continue
+            before[number] = signal.signal(number, self._on_signal)
         try:
             self.start()
             while self._ear.recv(1) == b"s":
@@ -176,64 +186,89 @@ class Worker:
                 self._change.wait_for(lambda: self._closing.is_set() or len(self._running) < self.concurrency)
                 if self._closing.is_set():
                     return
-                most = self.concurrency - len(self._running)
-            for lease in self._ask(most):
-                self._begin(lease)
+                most = min(self.concurrency - len(self._running), AT_ONCE)
+            self._ask(most)
 
-    def _ask(self, most: int) -> list[Lease]:
+    def _ask(self, most: int) -> None:
         """Asks until there is an answer, with one key: jobs that were taken for an answer that got lost are found again."""
-        key, backoff = new_key(), Backoff()
+        key, backoff, is_again = new_key(), Backoff(), False
         while True:
             call = Call()
             with self._change:
                 if self._closing.is_set():
-                    return []
+                    # The call before may have taken jobs.
+                    break
                 self._call = call
             try:
-                return self._ask_once(most, key, self._wait, call)
+                self._begin(self._ask_once(most, key, self._wait, call), is_again)
+                return
             except OncewardError as error:
+                is_again = True
                 if self._closing.is_set():
-                    return self._ask_last(most, key)
-                if not may_pass(error):
+                    break
+                if is_final(error):
                     raise
                 log.warning("no jobs to be had: %s", error)
-                self._closing.wait(backoff.wait())
+                self._closing.wait(backoff.wait(asked_of(error)))
             finally:
                 with self._change:
                     self._call = None
+        if is_again:
+            self._begin(self._ask_last(most, key), is_again)
 
     def _ask_last(self, most: int, key: str) -> list[Lease]:
         """The call that was given up may have taken jobs: these are known by its key, and given back."""
         backoff, until = Backoff(), time.monotonic() + LAST
         while True:
             try:
-                return self._ask_once(most, key, 0.0, None)
+                return self._ask_once(most, key, 0.0, None, again=True)
             except OncewardError as error:
                 # The server may not have noticed yet that nobody listens any more.
                 if not may_pass(error) or time.monotonic() > until:
                     return []  # Their leases run out.
             time.sleep(backoff.wait())
 
-    def _ask_once(self, most: int, key: str, wait: float, call: Call | None) -> list[Lease]:
+    def _ask_once(self, most: int, key: str, wait: float, call: Call | None, *, again: bool = False) -> list[Lease]:
         timeout = LAST if self._closing.is_set() else None
         return self.client.lease_once(
-            [*self._handlers], self.name, max=most, lease=self._lease, wait=wait, start=True, once=key, call=call, timeout=timeout
+            [*self._handlers],
+            self.name,
+            max=most,
+            lease=self._lease,
+            wait=wait,
+            start=True,
+            once=key,
+            again=again,
+            call=call,
+            timeout=timeout,
         )
 
-    def _begin(self, lease: Lease) -> None:
-        _, decode = self._handlers[lease.record.lifecycle]
-        job: Job[Any] = Job(lease, self, decode, self._lease)
+    def _begin(self, leases: Sequence[Lease], is_again: bool) -> None:
+        """`is_again`: not the first call that may have taken them, so nobody knows how old these leases are."""
+        jobs: list[Job[Any]] = []
+        for lease in leases:
+            _, decode = self._handlers[lease.record.lifecycle]
+            jobs.append(Job(lease, self, decode, self._lease, in_doubt=is_again))
         with self._change:
-            self._running[job.execution] = job
+            self._running.update((job.execution, job) for job in jobs)
             closing = self._closing.is_set()
-        if self._heart is not None:
-            self._heart.add(job)
         if closing:
-            # Not begun, so nothing is lost by giving it back.
-            self._give_back(job)
-            self._end(job)
-        else:
+            # Not begun, so nothing is lost by giving them back.
+            self._give_back_now(jobs)
+            return
+        for job in jobs:
+            if self._heart is not None:
+                self._heart.add(job)
             self._jobs.put(job)
+
+    def _give_back_now(self, jobs: Sequence[Job[Any]]) -> None:
+        """All at once: the last one has no more time than the first."""
+        for job in jobs:
+            job.give_up_at = time.monotonic() + LAST
+        for thread in self._aside(jobs):
+            thread.join()
+        for job in jobs:
+            self._end(job)
 
     def _drain(self) -> None:
         began = time.monotonic()
@@ -247,7 +282,7 @@ class Worker:
             late = list(self._running.values())
         reporting = [job for job in late if job.reported]
         for job in late:
-            job.gone_at = min(job.gone_at, time.monotonic() + LAST)
+            job.give_up_at = time.monotonic() + LAST
         for thread in self._aside(late):
             thread.join()
         with self._change:
@@ -265,7 +300,8 @@ class Worker:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             try:
-                self._report(job, self._outcome(job))
+                if self._is_ours(job):
+                    self._report(job, self._outcome(job))
             except Exception:
                 log.exception("job %s: its report failed", job.id)
             finally:
@@ -277,6 +313,24 @@ class Worker:
         with self._change:
             self._running.pop(job.execution, None)
             self._change.notify_all()
+
+    def _is_ours(self, job: Job[Any]) -> bool:
+        """Whether its handler may begin: not on a lease that is over, and not on one that may be, before the server has said
+        that it is not."""
+        try:
+            if job.in_doubt and time.monotonic() < job.gone_at:
+                sent = time.monotonic()
+                if self._send(job, Report.heartbeat(job.execution, job.token, self._lease)).stop:
+                    self._report(job, Report.yield_(job.execution, job.token))
+                    return False
+                job.kept(sent)
+        except OncewardError as error:
+            log.warning("job %s is not begun: %s", job.id, error)
+            return False
+        if time.monotonic() < job.gone_at:
+            return True
+        log.warning("job %s is not begun: its lease was over when it came", job.id)
+        return False
 
     def _outcome(self, job: Job[Any]) -> Report | None:
         """Runs the handler; what is to be told of it. None: the job is no longer ours."""
@@ -292,13 +346,10 @@ class Worker:
         except Cancelled:
             return Report.yield_(name, token)
         except WorkError as error:
-            return Report.fail(name, token, _short(error))
+            return Report.fail(name, token, short(error))
         except BaseException as error:
             log.exception("job %s: its handler raised", job.id)
-            if job.committed:
-                # What is left is tidying up; the effect has landed, and no attempt follows.
-                return Report.finish(name, token)
-            return Report.fail(name, token, _short(Retry(self._error_code, f"{type(error).__name__}: {error}")))
+            return Report.fail(name, token, short(Retry(self._error_code, f"{type(error).__name__}: {error}")))
         return Report.finish(name, token) if job.committed else Report.commit(name, token, result, finish=True)
 
     def _decode(self, job: Job[Any]) -> None:
@@ -325,35 +376,39 @@ class Worker:
     def _report(self, job: Job[Any], report: Report | None) -> None:
         if report is None or job.reason == "lease_lost" or not job.claim_report():
             return
-        if job.committed and report.do != "finish":
+        if job.committed:
+            # What is left is tidying up; the effect has landed, and no attempt follows.
             report = Report.finish(job.execution, job.token)
-        try:
-            self._send(job, report)
-        except Refused as error:
-            other = _instead(report, error)
-            if other is None:
-                log.warning("job %s: %s was refused: %s", job.id, report.do, error)
-            else:
-                log.error("job %s: its result is not taken: %s", job.id, error)
-                self._send(job, other)
-        except (TypeError, ValueError, RecursionError) as error:
-            # No JSON can be made of it. Tried again, it would be the same.
-            log.error("job %s: its result is no JSON: %s", job.id, error)
-            self._send(job, Report.fail(job.execution, job.token, _short(Fail("bad_result", str(error)))))
-        except Unreachable as error:
-            log.error("job %s: %s was not heard before its lease ran out: %s", job.id, report.do, error)
-
-    def _send(self, job: Job[Any], report: Report) -> None:
-        """Until it is answered, or the lease is surely gone. The same report twice does no harm: its token sees to that."""
-        backoff = Backoff(max(job.seconds / 10, 0.01))
-        while True:
+        # What is sent instead may not be taken either, and is then told as plainly as can be.
+        for _ in range(3):
             try:
-                self.client.report_once(report, trace=job.traceparent)
+                self._send(job, report)
                 return
+            except Unreachable as error:
+                log.error("job %s: %s was not heard before its lease ran out: %s", job.id, report.do, error)
+                return
+            except (Refused, *UNSPEAKABLE) as error:
+                other = instead(report, error, self._error_code)
+                if other is None:
+                    log.warning("job %s: %s was refused: %s", job.id, report.do, error)
+                    return
+                log.error("job %s: its %s is not taken: %s", job.id, report.do, error)
+                report = other
+
+    def _send(self, job: Job[Any], report: Report) -> Reported:
+        """Until it is answered, or the lease is surely gone. The same report twice does no harm: its token sees to that."""
+        backoff, broken = Backoff(max(job.seconds / 10, 0.01)), 0
+        while True:
+            timeout = min(self.client.timeout, max(job.give_up_at - time.monotonic(), 0.05))
+            try:
+                return self.client.report_once(report, timeout=timeout, trace=job.traceparent)
             except OncewardError as error:
-                if not may_pass(error) or time.monotonic() >= job.gone_at:
+                broken += is_broken(error)
+                wait = min(backoff.wait(asked_of(error)), job.seconds / BEATS)
+                now = time.monotonic()
+                if not may_pass(error) or broken == BROKEN or now >= job.gone_at or now + wait > job.give_up_at:
                     raise
-            time.sleep(backoff.wait())
+            time.sleep(wait)
 
     def commit_now(self, job: Job[Any], result: Any) -> None:
         """For `Job.commit`."""
@@ -361,24 +416,15 @@ class Worker:
             raise RuntimeError("this job is committed already")
         if job.reason == "lease_lost":
             raise Cancelled("lease_lost")
-        self._send(job, Report.commit(job.execution, job.token, result))
+        try:
+            self._send(job, Report.commit(job.execution, job.token, result))
+        except (Refused, *UNSPEAKABLE) as error:
+            failure = failure_of(error)
+            if failure is None:
+                raise
+            raise failure from error
         job.committed = True
 
     def fetch(self, record: str) -> Any:
         """For `Job.payload`."""
         return self.client.payload_value(record)
-
-
-def _short(error: WorkError) -> WorkError:
-    kind = Retry if error.retryable else Fail
-    short = kind(error.code[:SHORT], error.message[:SHORT].replace("\0", ""))
-    short.after = error.after
-    return short
-
-
-def _instead(report: Report, error: Refused) -> Report | None:
-    """What to report where a commit will never be taken: the job fails, which would else run until its lease ends, and again."""
-    if report.do != "commit" or isinstance(error, (LeaseLost, AlreadyCommitted)) or error.status not in (413, 422):
-        return None
-    code = "SIZE_EXCEEDED" if error.status == 413 else "bad_result"
-    return Report.fail(report.execution, report.token, _short(Fail(code, str(error.problem))))

@@ -1,4 +1,5 @@
-//! A server with keys, and a client that sees every byte of its answers.
+//! A server with keys, and its answers without what differs by itself.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,11 +7,11 @@ use std::sync::Arc;
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::Actor;
 use onceward_engine::{Config, Engine, NewKey};
-use onceward_server::{Settings, serve};
+use onceward_server::{Part, Settings, serve};
 use onceward_store::AnyStore;
+use onceward_testkit::http::{self, Reply};
 use serde_json::Value as Json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -73,6 +74,10 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) async fn open(store: AnyStore, settings: Settings) -> Self {
+        Self::with(store, settings, Vec::new()).await
+    }
+
+    pub(crate) async fn with(store: AnyStore, settings: Settings, parts: Vec<Part>) -> Self {
         let engine = Engine::open(store, Config::default());
         engine.define(&files()).await.expect("sound files");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -81,7 +86,7 @@ impl House {
         let until = async {
             let _ = stopped.await;
         };
-        let serving = tokio::spawn(serve(listener, engine.clone(), settings, Vec::new(), until));
+        let serving = tokio::spawn(serve(listener, engine.clone(), settings, parts, until));
         Self { engine, address, stop, serving }
     }
 
@@ -94,31 +99,14 @@ impl House {
         made.expect("a key").1.reveal()
     }
 
-    pub(crate) async fn send(&self, key: Option<&str>, method: &str, path: &str, body: Option<&Json>) -> Said {
-        let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
-        self.raw(method, path, &format!("host: {}\r\n{key}", self.address), body).await
-    }
-
-    /// With these very headers.
-    pub(crate) async fn raw(&self, method: &str, path: &str, headers: &str, body: Option<&Json>) -> Said {
+    /// Blocks: the server runs on threads of its own.
+    pub(crate) fn send(&self, key: Option<&str>, method: &str, path: &str, body: Option<&Json>) -> Said {
+        let address = self.address.to_string();
+        let bearer = key.map(|key| format!("Bearer {key}"));
+        let mut headers = vec![("host", &*address), ("connection", "close")];
+        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
         let body = body.map(ToString::to_string);
-        let kind =
-            body.as_ref().map(|body| format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
-        let head =
-            format!("{method} {path} HTTP/1.1\r\n{headers}connection: close\r\n{}\r\n", kind.unwrap_or_default());
-        let mut stream = TcpStream::connect(self.address).await.expect("a connection");
-        stream.write_all(format!("{head}{}", body.unwrap_or_default()).as_bytes()).await.expect("sent");
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).await.expect("an answer");
-        let text = String::from_utf8(bytes).expect("text");
-        let (head, body) =
-            text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {method} {path}: {text}"));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        // What differs by itself.
-        let mut headers: Vec<String> = head.lines().skip(1).map(str::to_owned).collect();
-        headers.retain(|line| !is_of_the_moment(line));
-        headers.sort();
-        Said { status, headers, body: body.to_owned() }
+        Said::of(&http::call(self.address, method, path, &headers, body.as_deref()))
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -146,6 +134,13 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    fn of(reply: &Reply) -> Self {
+        let mut headers: Vec<String> = reply.head.lines().skip(1).map(str::to_owned).collect();
+        headers.retain(|line| !is_of_the_moment(line));
+        headers.sort();
+        Self { status: reply.status, headers, body: reply.text() }
+    }
+
     pub(crate) fn json(&self) -> Json {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
     }

@@ -1,0 +1,85 @@
+//! A payload on its way in, piece by piece: for bytes that nobody should hold as a whole.
+
+use std::sync::Arc;
+
+use onceward_core::decide::Call;
+use onceward_core::record::Payload;
+use onceward_store::Content;
+use sha2::{Digest, Sha256};
+
+use super::{LARGE, ObjectWriter, Objects};
+use crate::error::EngineError;
+use crate::queue::Submission;
+
+/// Bytes of a new record's payload, as they come. Up to [`LARGE`] are kept in memory, for the database; with the first one more all of
+/// them go where large payloads live, and from then on nobody holds more than the piece that came last. Dropped before they have
+/// [`arrived`](Self::arrived), they leave nothing behind.
+#[derive(Debug)]
+pub struct Arriving {
+    objects: Option<Objects>,
+    few: Vec<u8>,
+    many: Option<ObjectWriter>,
+}
+
+impl Arriving {
+    /// Where there is no place for large payloads, all of them stay in memory, and it is for the caller to say how many may come.
+    pub(crate) const fn new(objects: Option<Objects>) -> Self {
+        Self { objects, few: Vec::new(), many: None }
+    }
+
+    /// A piece more. One that could not be taken is the end of all: what came before it is gone.
+    pub async fn take(mut self, piece: impl AsRef<[u8]> + Send + 'static) -> Result<Self, EngineError> {
+        if let Some(writer) = &mut self.many {
+            writer.write(piece).await?;
+            return Ok(self);
+        }
+        match &self.objects {
+            Some(objects) if self.few.len().saturating_add(piece.as_ref().len()) > LARGE => {
+                let mut writer = objects.writer().await?;
+                writer.write(std::mem::take(&mut self.few)).await?;
+                writer.write(piece).await?;
+                self.many = Some(writer);
+            }
+            _ => self.few.extend_from_slice(piece.as_ref()),
+        }
+        Ok(self)
+    }
+
+    /// How many came so far.
+    pub fn bytes(&self) -> u64 {
+        match &self.many {
+            Some(writer) => writer.bytes(),
+            None => u64::try_from(self.few.len()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// All of it is there. Many bytes are durable when this returns; few become so with their record.
+    pub async fn arrived(self) -> Result<Arrived, EngineError> {
+        if let Some(writer) = self.many {
+            return Ok(Arrived { payload: writer.finish().await?, contents: Vec::new() });
+        }
+        let bytes: Arc<[u8]> = self.few.into();
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let payload = Payload { sha256: Sha256::digest(&bytes).into(), bytes: length };
+        Ok(Arrived { payload, contents: vec![Content { payload, bytes }] })
+    }
+}
+
+/// A payload that came piece by piece, and waits for its record. Without one it is nobody's, and goes when it is old.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    payload: Payload,
+    contents: Vec<Content>,
+}
+
+impl Submission {
+    /// With a payload that has arrived: only a creation takes one.
+    #[must_use]
+    pub fn carrying(mut self, arrived: Arrived) -> Self {
+        if let Call::Create(create) = &mut self.call {
+            create.payload = Some(arrived.payload);
+            self.contents = arrived.contents;
+        }
+        self
+    }
+}

@@ -1,0 +1,11 @@
+//! The document system as its users meet it: the real program, real HTTP, both databases, and real programs that read documents.
+
+mod house;
+mod jobs;
+mod large;
+mod retries;
+mod strangers;
+mod told;
+mod tour;
+mod uploads;
+mod worker;

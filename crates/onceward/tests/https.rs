@@ -1,0 +1,89 @@
+//! The client verbs over https, to a server whose certificate is signed by the house's own authority.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use onceward_testkit::Folder;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+const GONE: &str = r#"{"type":"about:blank","title":"gone","status":404,"code":"not_found","detail":"it was here"}"#;
+
+/// A server with a certificate for localhost that answers everything with 404; its port, and who signed for it as PEM.
+fn house() -> (u16, String) {
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("a key");
+    let authority = params.self_signed(&key).expect("a certificate").pem();
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().expect("a key");
+    let own = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    let certificate = own.signed_by(&key, &issuer).expect("a certificate").pem();
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")];
+    let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("PEM");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = builder.expect("versions").with_no_client_auth().with_single_cert(chain, key).expect("its own key");
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+            let mut reading = BufReader::new(StreamOwned::new(session, stream));
+            let mut line = String::new();
+            // One who does not trust us hangs up.
+            while reading.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+                line.clear();
+            }
+            let head = "HTTP/1.1 404 Not Found\r\ncontent-type: application/problem+json\r\nconnection: close\r\n";
+            let answer = format!("{head}content-length: {}\r\n\r\n{GONE}", GONE.len());
+            let _ = reading.get_mut().write_all(answer.as_bytes());
+            reading.get_mut().conn.send_close_notify();
+            let _ = reading.get_mut().flush();
+        }
+    });
+    (port, authority)
+}
+
+fn get(port: u16, ca: Option<&Path>, environment: &[(&str, &str)]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onceward"));
+    command.args(["get", "0199a000-0000-7000-8000-000000000001", "--server", &format!("https://localhost:{port}")]);
+    command.args(ca.into_iter().flat_map(|ca| [Path::new("--ca"), ca]));
+    command.env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR").envs(environment.iter().copied());
+    let output = command.output().expect("the binary runs");
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn who_signs_for_a_server_can_be_told() {
+    let (port, authority) = house();
+    let (folder, other) = (Folder::new(), house().1);
+    let file = |name: &str, text: &str| {
+        let path = folder.file().with_file_name(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let (ours, others, none) = (file("ours.pem", &authority), file("others.pem", &other), file("none.pem", "nothing"));
+    let heard = |said: &str| assert!(said.contains("it was here"), "{said}");
+    heard(&get(port, Some(&ours), &[]));
+    heard(&get(port, None, &[("SSL_CERT_FILE", ours.to_str().expect("UTF-8"))]));
+    heard(&get(port, Some(&ours), &[("SSL_CERT_FILE", others.to_str().expect("UTF-8"))]));
+    for (ca, environment) in
+        [(None, None), (Some(&*others), None), (None, Some(("SSL_CERT_FILE", others.to_str().expect("UTF-8"))))]
+    {
+        let said = get(port, ca, environment.as_slice());
+        assert!(said.contains("certificate") && !said.contains("it was here"), "{ca:?}: {said}");
+    }
+    for wrong in [none, folder.file().with_file_name("nowhere.pem")] {
+        let said = get(port, Some(&wrong), &[]);
+        assert!(said.contains(&*wrong.file_name().expect("a name").to_string_lossy()), "{said}");
+    }
+    let said = get(port, None, &[("SSL_CERT_FILE", "/nowhere.pem")]);
+    assert!(said.contains("SSL_CERT_FILE") && said.contains("nowhere.pem"), "{said}");
+}

@@ -1,0 +1,181 @@
+//! A server with users, a moderator and an operator, and a database that outlives it.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use onceward_testkit::http::Reply;
+use onceward_testkit::{Folder, postgres};
+use serde_json::{Value as Json, json};
+
+use crate::client::{Db, Served};
+
+pub(crate) struct House {
+    served: Option<Served>,
+    url: String,
+    folder: Folder,
+    more: Vec<String>,
+    /// The operator's key, once there are keys.
+    ops: String,
+}
+
+impl House {
+    /// A server that nobody has a key for: whoever comes is `local`, and may do everything.
+    pub(crate) fn open(db: Db, more: &[&str]) -> Self {
+        let folder = Folder::new();
+        let url = match db {
+            Db::Sqlite => format!("sqlite:{}", folder.file().display()),
+            Db::Postgres => postgres::Server::shared().database(),
+        };
+        let mut more: Vec<String> = more.iter().map(|&word| word.to_owned()).collect();
+        let bucket = folder.file().with_file_name("bucket").display().to_string();
+        more.extend(["--objects".to_owned(), bucket]);
+        let mut house = Self { served: None, url, folder, more, ops: String::new() };
+        house.begin();
+        house
+    }
+
+    /// A server with keys.
+    pub(crate) fn with_keys(db: Db, more: &[&str]) -> Self {
+        let mut house = Self::open(db, more);
+        let made = house.served().post("/v1/keys", &json!({ "owner": "ops", "roles": ["operator"] }));
+        made.json()["key"].as_str().expect("a key").clone_into(&mut house.ops);
+        house
+    }
+
+    pub(crate) fn begin(&mut self) {
+        let more: Vec<&str> = self.more.iter().map(String::as_str).collect();
+        self.served = Some(Served::start_on(&self.url, Folder::new(), &more));
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut served) = self.served.take() {
+            served.signal("KILL");
+            served.ended();
+        }
+    }
+
+    pub(crate) fn served(&self) -> &Served {
+        self.served.as_ref().expect("it runs")
+    }
+
+    /// Where pictures lie.
+    pub(crate) fn originals(&self) -> PathBuf {
+        self.folder.file().with_file_name("bucket").join("named").join("originals")
+    }
+
+    pub(crate) fn key(&self, owner: &str, roles: &[&str]) -> String {
+        let made = self.call(&self.ops, "POST", "/v1/keys", Some(&json!({ "owner": owner, "roles": roles })));
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.json()["key"].as_str().expect("a key").to_owned()
+    }
+
+    pub(crate) fn ops(&self) -> &str {
+        &self.ops
+    }
+
+    /// A call with a key, or with none where it is empty.
+    pub(crate) fn call(&self, key: &str, method: &str, path: &str, body: Option<&Json>) -> Reply {
+        self.call_with(key, method, path, &[], body)
+    }
+
+    pub(crate) fn call_with(
+        &self,
+        key: &str,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Json>,
+    ) -> Reply {
+        let bearer = format!("Bearer {key}");
+        let mut all = headers.to_vec();
+        if !key.is_empty() {
+            all.push(("authorization", &bearer));
+        }
+        self.served().call(method, path, &all, body.map(Json::to_string).as_deref())
+    }
+
+    pub(crate) fn get(&self, key: &str, path: &str) -> Json {
+        let reply = self.call(key, "GET", path, None);
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+        reply.json()
+    }
+
+    pub(crate) fn post(&self, key: &str, path: &str, body: &Json) -> Reply {
+        self.call(key, "POST", path, Some(body))
+    }
+
+    pub(crate) fn grant(&self, user: &str, amount: i64) {
+        let order = format!("{user}-{amount}-{}", self.get(&self.ops, "/v1/lifecycles/image.grant")["counts"]);
+        let body = json!({ "user": user, "amount": amount, "order": order });
+        let made = self.post(&self.ops, "/image/credits/grants", &body);
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+
+    pub(crate) fn balance(&self, key: &str) -> i64 {
+        self.get(key, "/image/credits")["balance"].as_i64().expect("a number")
+    }
+
+    /// An order of a small picture.
+    pub(crate) fn order(&self, key: &str, prompt: &str) -> Reply {
+        self.post(key, "/image/jobs", &json!({ "prompt": prompt, "size": "256x256" }))
+    }
+
+    /// One that is taken; its id.
+    pub(crate) fn ordered(&self, key: &str, prompt: &str) -> String {
+        let made = self.order(key, prompt);
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.json()["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Waits until the job is in this state, as people do.
+    pub(crate) fn until(&self, key: &str, job: &str, state: &str) -> Json {
+        let status = Command::new(env!("CARGO_BIN_EXE_onceward"))
+            .args(["watch", job, "--until", state])
+            .env("ONCEWARD_URL", format!("http://{}", self.served().address))
+            .env("ONCEWARD_KEY", key)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .expect("the binary runs");
+        assert!(status.success(), "{status}");
+        let job = self.get(key, &format!("/image/jobs/{job}"));
+        assert_eq!(job["state"], state);
+        job
+    }
+
+    /// The whole statement, in small parts: it must add up. What each entry says of itself, the newest first.
+    pub(crate) fn statement(&self, key: &str) -> Vec<(String, i64)> {
+        let (mut entries, mut cursor) = (Vec::new(), String::new());
+        let (balance, carried) = loop {
+            let part = self.get(key, &format!("/image/credits/entries?limit=2{cursor}"));
+            for entry in part["entries"].as_array().expect("entries") {
+                entries.push((
+                    entry["what"].as_str().expect("a word").to_owned(),
+                    entry["amount"].as_i64().expect("a number"),
+                ));
+            }
+            match part["next"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break (part["balance"].as_i64(), part["carriedForward"].as_i64()),
+            }
+        };
+        assert_eq!(carried, Some(0));
+        assert_eq!(balance, Some(entries.iter().map(|(_, amount)| amount).sum()), "{entries:?}");
+        assert_eq!(balance, Some(self.balance(key)));
+        entries
+    }
+
+    /// All accounts and holds, worked out again from the log by `onceward verify`; the server is stopped for it.
+    pub(crate) fn verified(&mut self) {
+        self.kill();
+        let done =
+            Command::new(env!("CARGO_BIN_EXE_onceward")).args(["verify", "--db", &self.url]).output().expect("it runs");
+        assert!(
+            done.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+}

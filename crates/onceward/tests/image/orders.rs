@@ -1,0 +1,115 @@
+//! An order's whole life, and how it may end.
+
+use serde_json::json;
+
+use crate::client::{BOTH, Db};
+use crate::house::House;
+use crate::provider::{Does, Service};
+
+/// From no credits to a picture that its owner can open.
+#[test]
+fn a_picture_is_ordered_drawn_and_fetched() {
+    for db in BOTH {
+        let mut house = House::open(db, &[]);
+        house.order("", "a lighthouse at dusk").is_problem(402, "insufficient_credits");
+        house.grant("local", 20);
+        let made = house.order("", "a lighthouse at dusk");
+        assert_eq!((made.status, &made.json()["state"]), (201, &json!("queued")), "{}", made.text());
+        assert_eq!((&made.json()["cost"], &made.json()["resultUrl"]), (&json!(5), &json!(null)));
+        let id = made.json()["id"].as_str().unwrap().to_owned();
+        let job = house.until("", &id, "completed");
+        assert_eq!((&job["retryCount"], &job["lastError"]), (&json!(0), &json!(null)));
+        assert!(job["startedAt"].is_string() && job["finishedAt"].is_string());
+
+        let asset = house.get("", &format!("/image/assets/{}", job["asset"].as_str().unwrap()));
+        assert_eq!(
+            (&asset["job"], &asset["kind"], &asset["url"]),
+            (&json!(id), &json!("image/png"), &job["resultUrl"])
+        );
+        let picture = house.served().get(job["resultUrl"].as_str().unwrap());
+        assert_eq!((picture.status, picture.header("content-type")), (200, Some("image/png")));
+        assert!(picture.body.starts_with(b"\x89PNG\r\n\x1a\n") && asset["bytes"] == json!(picture.body.len()));
+        assert_eq!(picture.header("cache-control"), Some("private"));
+        let library = house.get("", "/image/assets");
+        assert_eq!((&library["assets"][0], &library["next"]), (&asset, &json!(null)));
+        assert_eq!(house.statement(""), [("order".to_owned(), -5), ("grant".to_owned(), 20)]);
+
+        let path = format!("/image/assets/{}", asset["id"].as_str().unwrap());
+        for _ in 0..2 {
+            let removed = house.call("", "DELETE", &path, None);
+            assert_eq!((removed.status, &removed.json()["state"]), (200, &json!("removed")), "{}", removed.text());
+        }
+        house.served().get(job["resultUrl"].as_str().unwrap()).is_problem(404, "not_found");
+        assert_eq!(std::fs::read_dir(house.originals()).unwrap().count(), 0, "nor is it in the bucket");
+        assert_eq!(house.get("", "/image/assets")["assets"], json!([]));
+        house.verified();
+    }
+}
+
+/// The prompt is in no answer and in no log but the payload's own, whether it passes or not.
+#[test]
+fn a_blocked_prompt_is_told_apart_and_told_no_more() {
+    let house = House::open(Db::Sqlite, &["--image-provider", "none"]);
+    house.grant("local", 5);
+    let refused = house.order("", "some pоrn by the window");
+    refused.is_problem(422, "policy_violation");
+    assert_eq!(refused.json()["detail"], "policy violation");
+    assert!(!refused.text().contains("window"));
+    assert_eq!(house.balance(""), 5);
+    house.post("", "/image/jobs", &json!({ "prompt": " " })).is_problem(422, "bad_input");
+    house.post("", "/image/jobs", &json!({ "prompt": "a", "size": "1x1" })).is_problem(422, "bad_input");
+    house.post("", "/image/jobs", &json!({ "prompt": "a".repeat(33_000) })).is_problem(422, "bad_input");
+}
+
+/// A list of one's own stands in the place of the one that is built in.
+#[test]
+fn words_of_ones_own_are_looked_for() {
+    let folder = onceward_testkit::Folder::new();
+    let list = folder.file().with_extension("txt");
+    std::fs::write(&list, "# ours\nlighthouse*\n").unwrap();
+    let house = House::open(Db::Sqlite, &["--image-provider", "none", "--image-words", list.to_str().unwrap()]);
+    house.grant("local", 5);
+    house.order("", "two Lighthouses").is_problem(422, "policy_violation");
+    house.ordered("", "a tower");
+}
+
+/// What a provider says decides how an order ends, and who pays.
+#[test]
+fn a_provider_that_refuses_or_fails() {
+    for db in BOTH {
+        let service = Service::start();
+        let mut house = House::open(db, &["--image-url", &service.url()]);
+        house.grant("local", 20);
+
+        service.does(Does::Refuse);
+        let id = house.ordered("", "something that it does not like");
+        let job = house.until("", &id, "rejected");
+        assert_eq!((&job["lastError"], house.balance("")), (&json!("policy violation"), 15), "the penalty is paid");
+
+        service.does(Does::Fail(401));
+        let dead = house.ordered("", "something else");
+        house.until("", &dead, "dead_letter");
+        assert_eq!(house.balance(""), 15, "a dead letter costs nothing");
+        house.post("", &format!("/image/jobs/{id}/replay"), &json!({})).is_problem(409, "wrong_state");
+
+        service.does(Does::Draw);
+        let replayed = house.post("", &format!("/image/jobs/{dead}/replay"), &json!({}));
+        assert_eq!((replayed.status, &replayed.json()["replayOf"]), (201, &json!(dead)), "{}", replayed.text());
+        let new = replayed.json()["id"].as_str().unwrap().to_owned();
+        house.until("", &new, "completed");
+        let again = house.post("", &format!("/image/jobs/{dead}/replay"), &json!({}));
+        assert_eq!((again.status, &again.json()["id"]), (200, &json!(new)), "replaying twice is replaying once");
+        assert_eq!(house.get("", &format!("/image/jobs/{dead}"))["state"], "dead_letter");
+        let said: Vec<_> = house.statement("").into_iter().map(|(what, _)| what).collect();
+        assert_eq!(said, ["order", "refund", "order", "order", "grant"]);
+        house.verified();
+    }
+}
+
+/// Where there is no place for pictures the system is not served, and says why.
+#[test]
+fn without_a_bucket_there_are_no_pictures() {
+    let served = crate::client::Served::start(Db::Postgres);
+    let answer = served.post("/image/jobs", &json!({ "prompt": "a cat" }));
+    answer.is_problem(404, "no_such_lifecycle");
+}

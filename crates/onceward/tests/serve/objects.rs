@@ -1,0 +1,86 @@
+//! The whole program with a bucket for large payloads, on a real server that speaks S3.
+
+use std::process::{Command, Output, Stdio};
+
+use onceward_testkit::s3::{SECRET, Server};
+use onceward_testkit::{Folder, postgres};
+use serde_json::{Value as Json, json};
+
+use crate::client::Served;
+
+fn onceward(arguments: &[&str], variables: &[(String, String)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onceward"));
+    command.args(arguments).envs(variables.iter().cloned());
+    command.stdin(Stdio::null()).output().expect("the binary runs")
+}
+
+/// A payload of 5 MB: made, leased, fetched; looked at by `verify`; missed by it, and refused, when the bucket is gone.
+#[test]
+fn a_bucket_for_large_payloads() {
+    let bucket = Server::start();
+    let (url, folder) = bucket.bucket();
+    let settings = bucket.settings();
+    let database = postgres::Server::shared().database();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/parcel.toml");
+    let served = Served::start_with(&database, Folder::new(), &["--objects", &url, "--lifecycles", file], &settings);
+    let payload = json!("x".repeat(5 << 20));
+    let create = |payload: &Json| served.post("/v1/lifecycles/desk.parcel/records", &json!({ "payload": payload }));
+    let made = create(&payload);
+    assert_eq!(made.status, 201, "{}", made.text());
+    let id = made.json()["id"].clone();
+    let kept: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert_eq!(kept.len(), 1, "one object, and no draft: {kept:?}");
+    let leased = served.post("/v1/leases", &json!({ "lifecycles": ["desk.parcel"], "worker": "w" })).json();
+    let leased = &leased["executions"][0];
+    assert_eq!((&leased["record"]["id"], leased.get("payload")), (&id, None));
+    assert_eq!(leased["record"]["payload"]["bytes"], json!((5 << 20) + 2));
+    let fetched = served.get(&format!("/v1/records/{}/payload", id.as_str().unwrap()));
+    assert!(fetched.status == 200 && fetched.text() == payload.to_string());
+
+    // The place may stand in a variable, too.
+    let mut named = settings.clone();
+    named.push(("ONCEWARD_OBJECTS".to_owned(), url.clone()));
+    let look = || onceward(&["verify", "--db", &database, "--contents", "--json"], &named);
+    let seen = look();
+    let report: Json = serde_json::from_slice(&seen.stdout).expect("JSON");
+    assert!(seen.status.success() && report["objects"] == 1, "{report}");
+    let object = std::fs::read_dir(&kept[0]).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(&object, "other bytes").unwrap();
+    bucket.forget(&url);
+    let seen = look();
+    assert_eq!(seen.status.code(), Some(1), "{}", String::from_utf8_lossy(&seen.stdout));
+    let pruned = onceward(&["prune", "--db", &database, "--objects", &url], &settings);
+    assert!(pruned.status.success(), "{}", String::from_utf8_lossy(&pruned.stderr));
+    assert!(object.is_file(), "its record is there");
+
+    bucket.kill();
+    let other = json!("y".repeat(1 << 20));
+    create(&other).is_problem(503, "objects_unavailable");
+    let listed = served.get("/v1/records?lifecycle=desk.parcel").json();
+    assert_eq!(listed["records"].as_array().map(Vec::len), Some(1), "{listed}");
+    bucket.start_again();
+    assert_eq!(create(&other).status, 201);
+}
+
+/// It does not start, and says why: without the secret, and before it makes a database.
+#[test]
+fn a_bucket_that_does_not_let_one_in() {
+    let bucket = Server::start();
+    let (url, _) = bucket.bucket();
+    let folder = Folder::new();
+    let database = format!("sqlite:{}", folder.file().display());
+    let tried = |url: &str, changed: &[(&str, &str)]| {
+        let mut settings = bucket.settings();
+        settings.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let ended = onceward(&["serve", "--listen", "127.0.0.1:0", "--db", &database, "--objects", url], &settings);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success() && ended.stdout.is_empty(), "{said}");
+        assert!(!said.contains(SECRET) && !said.contains("hidden") && !folder.file().exists(), "{said}");
+        said
+    };
+    assert!(tried(&url, &[("AWS_SECRET_ACCESS_KEY", "hidden")]).contains("look at AWS_ACCESS_KEY_ID"));
+    assert!(tried("s3://no-such-bucket", &[]).contains("NoSuchBucket; make the bucket first"));
+    assert!(tried("gs://bucket", &[]).contains("is no place for objects"));
+    bucket.kill();
+    assert!(tried(&url, &[]).contains("cannot be reached"));
+}

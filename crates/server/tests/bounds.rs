@@ -1,0 +1,332 @@
+//! The server's bounds on time and number, over real sockets: whoever oversteps one is told so, and the others are served.
+//!
+//! Times are short here, and real. Nobody sleeps: each test waits for what the server says, and none waits for ever.
+
+mod house;
+
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use axum::routing::{get, post};
+use house::House;
+use onceward_server::{Given, Part, Settings};
+use onceward_store::{AnyStore, Clock, SqliteStore};
+use onceward_testkit::Folder;
+use onceward_testkit::http::{self, PATIENCE, Reply};
+use serde_json::{Value as Json, json};
+use utoipa_axum::router::OpenApiRouter;
+
+/// Short, and long enough for a request that comes at once on a busy machine.
+const SHORT: Duration = Duration::from_millis(300);
+
+const CREATE: &str = "/v1/lifecycles/house.job/records";
+
+/// A server with these settings, and one route that never answers.
+fn with(settings: Settings, test: impl AsyncFn(&House)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let folder = Folder::new();
+        let store = SqliteStore::open(folder.file(), Clock::machine()).expect("a new file");
+        let keep = async |Given(_): Given<Json>| std::future::pending::<()>().await;
+        let routes =
+            OpenApiRouter::default().route("/stuck", get(std::future::pending::<()>)).route("/kept", post(keep));
+        let part = Part { routes, ..Part::default() };
+        let house = House::with(AnyStore::Sqlite(store), settings, vec![part]).await;
+        test(&house).await;
+        house.close().await;
+    });
+}
+
+fn ask(house: &House, method: &str, path: &str, body: Option<&str>) -> Reply {
+    http::call(house.address(), method, path, &[], body)
+}
+
+/// The server has not broken: it does real work for others.
+fn serves(house: &House) {
+    assert_eq!(ask(house, "POST", CREATE, Some("{}")).status, 201);
+}
+
+/// Whatever the server has still to notice, it notices in time.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what} in vain");
+        std::thread::yield_now();
+    }
+}
+
+fn gauge(house: &House, name: &str) -> u64 {
+    let page = ask(house, "GET", "/metrics", None).text();
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
+}
+
+fn answer(stream: &TcpStream) -> Reply {
+    Reply::read(&mut BufReader::new(stream.try_clone().expect("a handle")))
+}
+
+fn is_answered(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).expect("a socket");
+    let is_answered = stream.peek(&mut [0]).is_ok();
+    stream.set_nonblocking(false).expect("a socket");
+    is_answered
+}
+
+/// All that comes until the server hangs up.
+fn rest(mut stream: TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("an orderly end");
+    rest
+}
+
+#[test]
+fn a_head_that_does_not_come_in_time() {
+    with(Settings { head_time: SHORT, ..Settings::default() }, async |house| {
+        let silent: Vec<_> = (0..20).map(|_| http::connect(house.address())).collect();
+        let mut begun: Vec<_> = (0..20).map(|_| http::connect(house.address())).collect();
+        for stream in &mut begun {
+            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n").expect("sent");
+        }
+        // One that sends a byte whenever it is able to has no more time for it.
+        let mut dripping = http::connect(house.address());
+        dripping.write_all(b"GET /livez HTTP/1.1\r\nx: ").expect("sent");
+        dripping.set_read_timeout(Some(Duration::from_millis(5))).expect("a time");
+        serves(house);
+        let mut first = [0; 12];
+        until("a byte now and then", || {
+            let _ = dripping.write_all(b"x");
+            dripping.peek(&mut first).is_ok_and(|read| read == first.len())
+        });
+        assert_eq!(&first, b"HTTP/1.1 408");
+        for stream in begun {
+            answer(&stream).is_problem(408, "slow_head");
+            assert_eq!(rest(stream), b"", "nothing comes after it");
+        }
+        for stream in silent {
+            assert_eq!(rest(stream), b"", "whoever has begun nothing is told nothing");
+        }
+        serves(house);
+    });
+}
+
+#[test]
+fn a_body_that_does_not_come_in_time() {
+    with(Settings { body_time: SHORT, ..Settings::default() }, async |house| {
+        let mut slow = http::connect(house.address());
+        let head = format!("POST {CREATE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
+        slow.write_all(format!("{head}content-length: 100\r\n\r\n{{").as_bytes()).expect("sent");
+        serves(house);
+        answer(&slow).is_problem(408, "slow_body");
+        assert_eq!(rest(slow), b"", "what comes after it cannot be told from its rest");
+        serves(house);
+    });
+}
+
+#[test]
+fn an_answer_that_does_not_come_in_time() {
+    with(Settings { request_time: SHORT, ..Settings::default() }, async |house| {
+        let mut stuck = http::connect(house.address());
+        http::write(&mut stuck, "GET", "/stuck", &[], None);
+        serves(house);
+        let late = answer(&stuck);
+        late.is_problem(503, "timed_out");
+        assert_eq!(late.header("retry-after"), Some("1"));
+        // The connection is as good as before.
+        http::write(&mut stuck, "GET", "/livez", &[], None);
+        assert_eq!(answer(&stuck).status, 200);
+        serves(house);
+    });
+}
+
+/// One who does not read its answer holds a connection for so long and no longer.
+#[test]
+fn an_answer_that_is_not_taken_in_time() {
+    with(Settings { write_time: SHORT, ..Settings::default() }, async |house| {
+        let payload = json!({ "payload": "x".repeat(1_000_000) }).to_string();
+        let made = ask(house, "POST", CREATE, Some(&payload)).ok();
+        let path = format!("/v1/records/{}/payload", made["id"].as_str().expect("an id"));
+        let mut deaf = http::connect(house.address());
+        // More than any buffers between us hold.
+        for _ in 0..40 {
+            http::write(&mut deaf, "GET", &path, &[], None);
+        }
+        until("it is let go", || gauge(house, "onceward_http_connections") == 1);
+        serves(house);
+    });
+}
+
+#[test]
+fn more_connections_than_there_is_room_for() {
+    with(Settings { connections: 2, ..Settings::default() }, async |house| {
+        let mut held: Vec<_> = (0..2).map(|_| http::connect(house.address())).collect();
+        for stream in &mut held {
+            http::write(stream, "GET", "/livez", &[], None);
+            assert_eq!(answer(stream).status, 200);
+        }
+        for path in ["/livez", CREATE] {
+            let mut one_more = http::connect(house.address());
+            http::write(&mut one_more, "POST", path, &[], Some(&" ".repeat(20_000)));
+            let full = answer(&one_more);
+            full.is_problem(503, "too_many_connections");
+            assert_eq!((full.header("retry-after"), full.header("connection")), (Some("1"), Some("close")));
+            assert_eq!(full.json()["retry_after_ms"], 1_000);
+            assert_eq!(rest(one_more), b"", "its length is as it says");
+        }
+        // Those who are there are served, and with one of them gone there is room again.
+        http::write(&mut held[0], "POST", CREATE, &[], Some("{}"));
+        assert_eq!(answer(&held[0]).status, 201);
+        drop(held.pop());
+        until("room again", || ask(house, "GET", "/livez", None).status == 200);
+    });
+}
+
+#[test]
+fn more_leases_that_wait_than_may() {
+    with(Settings { polls: 1, ..Settings::default() }, async |house| {
+        let wanted = |ms: u32| json!({ "lifecycles": ["house.job"], "worker": "w", "wait_ms": ms }).to_string();
+        let mut first = http::connect(house.address());
+        http::write(&mut first, "POST", "/v1/leases", &[], Some(&wanted(300_000)));
+        until("it waits", || gauge(house, "onceward_http_long_polls") == 1);
+        let second = ask(house, "POST", "/v1/leases", Some(&wanted(300_000)));
+        second.is_problem(503, "too_many_waiting");
+        assert_eq!(second.header("retry-after"), Some("1"));
+        // Who does not wait needs no place.
+        assert_eq!(ask(house, "POST", "/v1/leases", Some(&wanted(0))).ok(), json!({ "executions": [] }));
+        serves(house);
+        assert_eq!(answer(&first).ok()["executions"].as_array().map(Vec::len), Some(1));
+        assert_eq!(ask(house, "POST", "/v1/leases", Some(&wanted(1))).status, 200, "its place is free again");
+    });
+}
+
+#[test]
+fn more_streams_than_may_be_open() {
+    with(Settings { streams: 1, ..Settings::default() }, async |house| {
+        let mut first = http::connect(house.address());
+        http::write(&mut first, "GET", "/v1/stream", &[], None);
+        let mut from = BufReader::new(first);
+        assert!(http::head(&mut from).starts_with("HTTP/1.1 200"));
+        let second = ask(house, "GET", "/v1/stream", None);
+        second.is_problem(503, "too_many_streams");
+        assert_eq!(second.header("retry-after"), Some("1"));
+        serves(house);
+        drop(from);
+        until("its place is free again", || {
+            let mut next = http::connect(house.address());
+            http::write(&mut next, "GET", "/v1/stream", &[], None);
+            http::head(&mut BufReader::new(next)).starts_with("HTTP/1.1 200")
+        });
+    });
+}
+
+#[test]
+fn more_bytes_on_their_way_than_there_is_room_for() {
+    with(Settings { bodies_bytes: 10_000, ..Settings::default() }, async |house| {
+        let long = format!("{{\"payload\": \"{}\"}}", "x".repeat(40_000));
+        let head = format!("POST {CREATE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
+        let begin = || {
+            let mut first = http::connect(house.address());
+            first.write_all(format!("{head}content-length: {}\r\n\r\n", long.len()).as_bytes()).expect("sent");
+            first.write_all(&long.as_bytes()[..9_000]).expect("sent");
+            first
+        };
+        let mut first = begin();
+        let other = format!("{{\"payload\": \"{}\"}}", "y".repeat(5_000));
+        until("the first has come", || {
+            if is_answered(&first) {
+                // The other one was there before it.
+                first = begin();
+            }
+            let said = ask(house, "POST", CREATE, Some(&other));
+            if said.status != 201 {
+                said.is_problem(503, "overloaded");
+                assert_eq!(said.header("retry-after"), Some("1"));
+            }
+            said.status == 503
+        });
+        // A small one still fits; and one that is alone always does, however long it is.
+        serves(house);
+        first.write_all(&long.as_bytes()[9_000..]).expect("sent");
+        assert_eq!(answer(&first).status, 201);
+        assert_eq!(ask(house, "POST", CREATE, Some(&other)).status, 201, "the room is given back");
+    });
+}
+
+/// What was read is kept until it is answered, and takes its room for so long.
+#[test]
+fn bytes_are_counted_until_they_are_let_go() {
+    with(Settings { bodies_bytes: 10_000, ..Settings::default() }, async |house| {
+        let body = json!({ "x": "x".repeat(8_000) }).to_string();
+        let begin = || {
+            let mut kept = http::connect(house.address());
+            http::write(&mut kept, "POST", "/kept", &[], Some(&body));
+            kept
+        };
+        let mut kept = begin();
+        until("it is kept", || {
+            if is_answered(&kept) {
+                kept = begin();
+            }
+            let said = ask(house, "POST", CREATE, Some(&json!({ "payload": "y".repeat(5_000) }).to_string()));
+            if said.status != 201 {
+                said.is_problem(503, "overloaded");
+            }
+            said.status == 503
+        });
+        drop(kept);
+        until("it is let go", || {
+            ask(house, "POST", CREATE, Some(&json!({ "payload": "z".repeat(5_000) }).to_string())).status == 201
+        });
+    });
+}
+
+/// A batch may be small as bytes and huge as calls.
+#[test]
+fn more_calls_than_a_batch_may_have() {
+    with(Settings::default(), async |house| {
+        let many = format!("{{\"records\": [{}{{}}]}}", "{},".repeat(2_000_000));
+        ask(house, "POST", &format!("{CREATE}/batch"), Some(&many)).is_problem(422, "batch_too_large");
+        serves(house);
+    });
+}
+
+#[test]
+fn more_requests_than_a_key_may_send() {
+    with(Settings { requests_per_second: 3, ..Settings::default() }, async |house| {
+        let (ann, bob) = (house.key("ann", &["producer"], &[]).await, house.key("bob", &["producer"], &[]).await);
+        let send = |key: &str| {
+            let bearer = format!("Bearer {key}");
+            http::call(house.address(), "GET", "/v1/records", &[("authorization", &bearer)], None)
+        };
+        assert_eq!(send(&ann).status, 200);
+        let mut limited = None;
+        until("too many", || {
+            limited = Some(send(&ann)).filter(|said| said.status != 200);
+            limited.is_some()
+        });
+        let limited = limited.expect("an answer");
+        limited.is_problem(429, "rate_limited");
+        assert_eq!(limited.header("retry-after"), Some("1"), "in whole seconds");
+        let wait = limited.json()["retry_after_ms"].as_u64().expect("a number");
+        assert!((1..=334).contains(&wait), "{wait} ms for one of three a second");
+        // Another key has its own share, and who needs none has no limit.
+        assert_eq!(send(&bob).status, 200);
+        assert_eq!(ask(house, "GET", "/livez", None).status, 200);
+    });
+}
+
+/// Bytes that nobody reads do not take an answer back: who sends too much reads why.
+#[test]
+fn an_early_answer_arrives() {
+    with(Settings { body_bytes: 1_000, ..Settings::default() }, async |house| {
+        for _ in 0..20 {
+            let mut stream = http::connect(house.address());
+            let head = format!("POST {CREATE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
+            stream.write_all(format!("{head}content-length: 400000\r\n\r\n").as_bytes()).expect("sent");
+            let _ = stream.write_all(&[b' '; 400_000]);
+            let _ = stream.shutdown(Shutdown::Write);
+            answer(&stream).is_problem(413, "too_large");
+        }
+        serves(house);
+    });
+}

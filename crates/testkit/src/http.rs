@@ -1,0 +1,136 @@
+//! The plainest HTTP client there is: it sends bytes, reads an answer, and hides nothing of it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+/// Far longer than anything in a test takes: one that waits so long has failed.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A connection on which nobody waits for ever.
+pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
+    let stream = TcpStream::connect(to).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream
+}
+
+/// One request on a connection of its own, and its answer.
+pub fn call(to: impl ToSocketAddrs, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) -> Reply {
+    let mut stream = connect(to);
+    write(&mut stream, method, path, headers, body);
+    Reply::read(&mut BufReader::new(stream))
+}
+
+/// Send a request. It goes to localhost, and its body is JSON, unless a header says otherwise.
+pub fn write(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) {
+    let has = |name: &str| headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+    let mut text = format!("{method} {path} HTTP/1.1\r\n");
+    if !has("host") {
+        text.push_str("host: localhost\r\n");
+    }
+    for (name, value) in headers {
+        text.extend([*name, ": ", *value, "\r\n"]);
+    }
+    if let Some(body) = body {
+        if !has("content-type") {
+            text.push_str("content-type: application/json\r\n");
+        }
+        text.extend(["content-length: ", &body.len().to_string(), "\r\n"]);
+    }
+    text.push_str("\r\n");
+    text.push_str(body.unwrap_or_default());
+    // A server that has seen enough may have hung up.
+    let _ = stream.write_all(text.as_bytes());
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u16,
+    /// The line with the status, and the headers.
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// One answer, and not a byte of what comes after it.
+    pub fn read(from: &mut BufReader<TcpStream>) -> Self {
+        let head = head(from);
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no answer: {head:?}"));
+        let mut reply = Self { status, head, body: Vec::new() };
+        if let Some(length) = reply.header("content-length") {
+            reply.body = vec![0; length.parse().expect("a number")];
+            from.read_exact(&mut reply.body).expect("the whole body");
+        } else if reply.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
+            while let Some(piece) = chunk(from) {
+                reply.body.extend(piece);
+            }
+        }
+        reply
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (own, value) = line.split_once(':')?;
+            own.eq_ignore_ascii_case(name).then_some(value.trim())
+        })
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Json {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {} {}", self.head, self.text()))
+    }
+
+    /// The JSON of an answer that must be a good one.
+    pub fn ok(&self) -> Json {
+        assert!((200..300).contains(&self.status), "{} {}", self.status, self.text());
+        self.json()
+    }
+
+    /// A problem's code; empty where it has none.
+    pub fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// It must be a problem of this status and code.
+    pub fn is_problem(&self, status: u16, code: &str) {
+        assert_eq!(self.status, status, "{}", self.text());
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        let problem = self.json();
+        assert_eq!(problem["code"], code, "{problem}");
+        assert_eq!(problem["status"], status);
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
+    }
+}
+
+/// Up to the empty line.
+pub fn head(from: &mut BufReader<TcpStream>) -> String {
+    let mut head = String::new();
+    loop {
+        let before = head.len();
+        from.read_line(&mut head).expect("an answer");
+        if head.len() == before || head[before..].trim().is_empty() {
+            return head;
+        }
+    }
+}
+
+/// The next piece of a body that comes in pieces; none after the last, or where the connection ends.
+pub fn chunk(from: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("a piece's length");
+    let length = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
+    // With the line's end behind it, which the last has too.
+    let mut piece = vec![0; length + 2];
+    if line.is_empty() || from.read_exact(&mut piece).is_err() || length == 0 {
+        return None;
+    }
+    piece.truncate(length);
+    Some(piece)
+}

@@ -1,0 +1,184 @@
+//! A real server that speaks S3, for tests: `rclone serve s3` on a folder of its own, gone with the process that started it. Each
+//! folder in that folder is a bucket, so that a test can also look at what is there, and do harm to it.
+//!
+//! As for PostgreSQL, a small shell script stands between, which ends the server when its standard input ends.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Whoever has these may do everything there.
+pub const KEY: &str = "onceward";
+pub const SECRET: &str = "not-so-secret";
+
+/// All that there will ever be: they are made before it starts, since it remembers what it has seen.
+const BUCKETS: u64 = 40;
+
+const SCRIPT: &str = r#"
+rclone=$1 dir=$2 address=$3 key=$4 control=$5
+trap '' INT TERM HUP
+export HOME=$dir RCLONE_CONFIG=/dev/null
+begin() {
+    : >"$dir/log"
+    "$rclone" serve s3 --addr "$address" --auth-key "$key" --rc --rc-addr "$control" --rc-no-auth --log-file "$dir/log" \
+        "$dir/data" >>"$dir/log" 2>&1 &
+    pid=$!
+    until grep -q 'Starting s3 server on' "$dir/log"; do
+        kill -0 $pid 2>/dev/null || { tail -n 5 "$dir/log"; echo failed; break; }
+        sleep 0.02
+    done
+    echo started
+}
+begin
+while read -r word; do
+    case $word in
+    start) begin ;;
+    kill) kill -KILL $pid; wait $pid 2>/dev/null; echo killed ;;
+    hold) kill -STOP $pid; echo held ;;
+    resume) kill -CONT $pid; echo resumed ;;
+    esac
+done
+kill -KILL $pid 2>/dev/null
+wait $pid 2>/dev/null
+rm -rf "$dir"
+"#;
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    folder: PathBuf,
+    address: String,
+    control: String,
+    /// Buckets that were given out.
+    given: AtomicU64,
+    own: Mutex<Own>,
+}
+
+#[derive(Debug)]
+struct Own {
+    script: Child,
+    words: Option<ChildStdin>,
+    said: BufReader<ChildStdout>,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("onceward-s3-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        for number in 0..BUCKETS {
+            std::fs::create_dir_all(folder.join(format!("data/bucket-{number}"))).expect("a folder for a bucket");
+        }
+        let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let [address, control] = free.map(|socket| socket.local_addr().expect("its address").to_string());
+        let rclone = program().expect("an rclone that serves S3 is installed: `cargo xtask test` sees to it");
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, "sh"]).arg(rclone).arg(&folder).arg(&address).arg(format!("{KEY},{SECRET}"));
+        command.arg(&control);
+        let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
+        let words = script.stdin.take();
+        let said = BufReader::new(script.stdout.take().expect("a pipe"));
+        let mut own = Own { script, words, said };
+        own.hear("started");
+        Self { folder, address, control, given: AtomicU64::new(0), own: Mutex::new(own) }
+    }
+
+    /// Where it listens: `http://127.0.0.1:…`.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The variables under which a program finds it and is let in.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        vec![
+            set("AWS_ENDPOINT_URL", &self.endpoint()),
+            set("AWS_REGION", "us-east-1"),
+            set("AWS_ACCESS_KEY_ID", KEY),
+            set("AWS_SECRET_ACCESS_KEY", SECRET),
+        ]
+    }
+
+    /// A bucket that nobody else has: its URL, and the folder that it is.
+    pub fn bucket(&self) -> (String, PathBuf) {
+        let number = self.given.fetch_add(1, Ordering::Relaxed);
+        assert!(number < BUCKETS, "there are no more");
+        let name = format!("bucket-{number}");
+        (format!("s3://{name}"), self.folder.join("data").join(name))
+    }
+
+    /// It remembers what its folders hold: a test that changed something in a bucket from behind says so.
+    pub fn forget(&self, url: &str) {
+        let bucket = url.trim_start_matches("s3://").split('/').next().unwrap_or_default();
+        let body = format!(r#"{{"dir":"{bucket}"}}"#);
+        let mut stream = std::net::TcpStream::connect(&self.control).expect("it listens");
+        let length = body.len();
+        let head =
+            format!("POST /vfs/forget HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all((head + &body).as_bytes()).expect("it hears");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.contains(" 200 OK"), "{answer}");
+    }
+
+    /// SIGKILL: nothing is finished, nobody is told.
+    pub fn kill(&self) {
+        self.tell("kill", "killed");
+    }
+
+    /// As it was before, at the same address.
+    pub fn start_again(&self) {
+        self.tell("start", "started");
+    }
+
+    /// It is there, and does not answer.
+    pub fn hold(&self) {
+        self.tell("hold", "held");
+    }
+
+    /// It goes on.
+    pub fn resume(&self) {
+        self.tell("resume", "resumed");
+    }
+
+    fn tell(&self, word: &str, answer: &str) {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = own.words.as_mut().expect("it is still there");
+        writeln!(words, "{word}").and_then(|()| words.flush()).expect("the script listens");
+        own.hear(answer);
+    }
+}
+
+impl Own {
+    fn hear(&mut self, expected: &str) {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.said.read_line(&mut line).expect("the script's words");
+            said += &line;
+            assert!(read > 0 && line.trim() != "failed", "the server did not say `{expected}`:\n{said}");
+            if line.trim() == expected {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        drop(self.words.take());
+        let _ = self.script.wait();
+    }
+}
+
+/// Debian's is too old to serve S3. So the gate puts one beside what it builds, in `target`, where this very program stands, too.
+fn program() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    let places = own.ancestors().map(Path::to_owned).chain([here]);
+    let mut found = places.map(|place| place.join("rclone/bin/rclone"));
+    found.find(|program| program.is_file())
+}

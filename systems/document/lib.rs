@@ -1,1 +1,0 @@
-//! The document system is its lifecycle file; this package carries the tests that play it.

@@ -1,1 +1,0 @@
-//! The image system is its lifecycle files; this package carries the tests that play it.

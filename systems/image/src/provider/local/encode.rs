@@ -1,0 +1,17 @@
+//! Pixels as a PNG file.
+
+use png::{BitDepth, ColorType, Compression, Encoder, EncodingError};
+
+/// Eight bits of red, green and blue each, in the colours of screens.
+pub(super) fn png(pixels: &[u8], side: u32) -> Result<Vec<u8>, EncodingError> {
+    let mut file = Vec::new();
+    let mut encoder = Encoder::new(&mut file, side, side);
+    encoder.set_color(ColorType::Rgb);
+    encoder.set_depth(BitDepth::Eight);
+    encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
+    encoder.set_compression(Compression::Balanced);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(pixels)?;
+    writer.finish()?;
+    Ok(file)
+}

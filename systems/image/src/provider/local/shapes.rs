@@ -1,0 +1,120 @@
+//! Shapes with soft edges, laid on a canvas.
+
+use super::canvas::{Area, Canvas};
+use super::colour::Colour;
+use super::exact::smooth;
+
+impl Canvas {
+    pub(super) fn disc(&mut self, (x, y): (f64, f64), radius: f64, colour: Colour, strength: f64) {
+        let soft = self.edge();
+        self.lay(Area::around(x, y, radius), |px, py| {
+            let (dx, dy) = (px - x, py - y);
+            (colour, strength * soft.cover((dx * dx + dy * dy).sqrt() - radius))
+        });
+    }
+
+    /// Light around a point that fades away.
+    pub(super) fn glow(&mut self, (x, y): (f64, f64), reach: f64, colour: Colour, strength: f64) {
+        self.lay(Area::around(x, y, reach), |px, py| {
+            let (dx, dy) = (px - x, py - y);
+            let near = 1.0 - ((dx * dx + dy * dy).sqrt() / reach).min(1.0);
+            (colour, strength * near * near * near)
+        });
+    }
+
+    /// A line with round ends, as thick as twice `from_radius` at one and twice `to_radius` at the other.
+    pub(super) fn stroke(
+        &mut self,
+        from: (f64, f64),
+        to: (f64, f64),
+        radii: (f64, f64),
+        colour: Colour,
+        strength: f64,
+    ) {
+        let soft = self.edge();
+        let reach = radii.0.max(radii.1);
+        let area = Area {
+            left: from.0.min(to.0) - reach,
+            top: from.1.min(to.1) - reach,
+            right: from.0.max(to.0) + reach,
+            bottom: from.1.max(to.1) + reach,
+        };
+        let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+        let length = dx * dx + dy * dy;
+        self.lay(area, |x, y| {
+            let (px, py) = (x - from.0, y - from.1);
+            let along = if length > 0.0 { ((px * dx + py * dy) / length).clamp(0.0, 1.0) } else { 0.0 };
+            let (ox, oy) = (px - along * dx, py - along * dy);
+            let radius = radii.0 + (radii.1 - radii.0) * along;
+            (colour, strength * soft.cover((ox * ox + oy * oy).sqrt() - radius))
+        });
+    }
+
+    pub(super) fn block(&mut self, area: Area, colour: Colour, strength: f64) {
+        let soft = self.edge();
+        self.lay(area, |x, y| {
+            let across = (area.left - x).max(x - area.right);
+            let along = (area.top - y).max(y - area.bottom);
+            (colour, strength * soft.cover(across) * soft.cover(along))
+        });
+    }
+
+    /// A triangle, its corners in the order of the clock.
+    pub(super) fn triangle(&mut self, corners: [(f64, f64); 3], colour: Colour) {
+        let soft = self.edge();
+        let [a, b, c] = corners;
+        let area = Area {
+            left: a.0.min(b.0).min(c.0),
+            top: a.1.min(b.1).min(c.1),
+            right: a.0.max(b.0).max(c.0),
+            bottom: a.1.max(b.1).max(c.1),
+        };
+        let outside = |x: f64, y: f64, from: (f64, f64), to: (f64, f64)| {
+            let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+            let length = (dx * dx + dy * dy).sqrt();
+            if length > 0.0 { (dy * (x - from.0) - dx * (y - from.1)) / length } else { 0.0 }
+        };
+        self.lay(area, |x, y| {
+            let far = outside(x, y, a, b).max(outside(x, y, b, c)).max(outside(x, y, c, a));
+            (colour, soft.cover(far))
+        });
+    }
+
+    /// All below a line that `height` gives for each place across; `paint` is told the place and how far below the line it
+    /// lies.
+    pub(super) fn ground(&mut self, height: impl Fn(f64) -> f64, paint: impl Fn(f64, f64, f64) -> Colour) {
+        let soft = self.edge();
+        let width = self.pixel();
+        let columns = soft.pixels();
+        let line: Vec<(f64, f64)> = (0..columns)
+            .map(|column| {
+                let x = (column as f64 + 0.5) * width;
+                let (before, here, after) = (height(x - width), height(x), height(x + width));
+                let slope = (after - before) / (2.0 * width);
+                // A steep edge is further away down the column than across it.
+                (here, 1.0 / (1.0 + slope * slope).sqrt())
+            })
+            .collect();
+        let highest = line.iter().map(|(top, _)| *top).fold(1.0, f64::min);
+        let area = Area { top: highest, ..Area::WHOLE };
+        self.lay(area, |x, y| {
+            let (top, steep) = line[((x / width) as usize).min(columns - 1)];
+            let below = y - top;
+            (paint(x, y, below), soft.cover(-below * steep))
+        });
+    }
+
+    /// What stands above `shore` seen again in the water below it.
+    pub(super) fn mirror(&mut self, shore: f64, water: Colour, ripple: impl Fn(f64, f64) -> f64) {
+        let above = self.clone();
+        let soft = self.edge();
+        self.lay(Area { top: shore, ..Area::WHOLE }, |x, y| {
+            let depth = (y - shore).max(0.0);
+            let wave = ripple(x, depth);
+            // The nearer the water, the longer its waves look.
+            let seen = above.at(x + wave * 0.02 * (0.2 + depth * 3.0), shore - depth * 1.05 - wave * 0.012);
+            let tint = 0.22 + 0.45 * smooth(0.0, 0.45, depth);
+            (seen.mix(water, tint).lighter(wave * 0.025), soft.cover(shore - y))
+        });
+    }
+}

@@ -1,0 +1,212 @@
+//! A house with users, a moderator, an operator and workers, all of whom do what chance says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use onceward_core::decide::{Call, Create, ErrorReport};
+use onceward_core::record::{Actor, Record};
+use onceward_core::time::Duration;
+use onceward_core::value::{RecordId, Value};
+use onceward_engine::{Checks, Config, Engine, EngineError, Leased, Submission, Wanted};
+use onceward_store::{Clock, ListQuery, Store, StoreError};
+use onceward_system_image::{Guard, checks};
+use onceward_testkit::random::Chance;
+use onceward_testkit::{operator, systems, user, user_with, worker};
+use serde_json::{Map, Value as Json, json};
+
+pub(crate) const USERS: [&str; 3] = ["ann", "bea", "cyd"];
+
+/// Some pass, one does not.
+const PROMPTS: [&str; 4] = ["a cat", "a dog", "a lighthouse", "porn"];
+
+/// Turns of the runtime after which whatever can end has ended.
+const PATIENCE: usize = 1_000_000;
+
+pub(crate) struct House<S> {
+    engine: Option<Engine<S>>,
+    open: Box<dyn Fn() -> Result<S, StoreError>>,
+    clock: Clock,
+    chance: Chance,
+    /// In workers' hands, or so they think.
+    held: Vec<Leased>,
+    grants: u32,
+    crashes: u32,
+}
+
+impl<S: Store + 'static> House<S> {
+    pub(crate) async fn open(clock: Clock, seed: u64, open: impl Fn() -> Result<S, StoreError> + 'static) -> Self {
+        let chance = Chance::new(seed);
+        let mut house =
+            Self { engine: None, open: Box::new(open), clock, chance, held: Vec::new(), grants: 0, crashes: 0 };
+        house.begin().await;
+        let files = onceward_core::diagnostic::Files { files: systems::sources("image") };
+        house.engine().define(&files).await.expect("sound files");
+        for name in USERS {
+            let first = house.grant(name, 30);
+            while let Err(error) = house.engine().submit(first.clone()).await {
+                assert!(matches!(error, EngineError::Store(_)), "{error}");
+            }
+        }
+        house
+    }
+
+    async fn begin(&mut self) {
+        let config = Config { checks: checks(Checks::default(), Guard::default()), ..Config::default() };
+        for _ in 0..PATIENCE {
+            match (self.open)() {
+                Ok(store) => {
+                    self.engine = Some(Engine::open(store, config));
+                    return;
+                }
+                // What is left of the one that was dropped has not yet let go of it.
+                Err(StoreError::Locked { .. }) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("the file is never let go of");
+    }
+
+    pub(crate) fn engine(&self) -> &Engine<S> {
+        self.engine.as_ref().expect("it is open")
+    }
+
+    pub(crate) async fn close(&self) {
+        self.engine().close().await;
+    }
+
+    pub(crate) async fn records(&self, lifecycle: &str) -> Vec<Arc<Record>> {
+        let query = ListQuery { lifecycle: Some(lifecycle.into()), limit: 10_000, ..ListQuery::default() };
+        self.engine().store().list(&query).await.expect("a list").records
+    }
+
+    /// What has come of jobs here, and whether anybody died.
+    pub(crate) async fn reached(&self) -> BTreeSet<String> {
+        let jobs = self.records("image.job").await;
+        let replays =
+            jobs.iter().filter(|job| !job.field("replayOf").is_none_or(Value::is_null)).map(|_| "a replay".to_owned());
+        let states = jobs.iter().map(|job| job.state_name().to_string());
+        let crashes = (self.crashes > 0).then(|| "a crash".to_owned());
+        states.chain(replays).chain(crashes).collect()
+    }
+
+    fn grant(&mut self, to: &str, amount: i64) -> Submission {
+        self.grants += 1;
+        let fields = json!({ "user": to, "amount": amount, "order": format!("order-{}", self.grants) });
+        create("image.grant", &operator("olga"), fields, None)
+    }
+
+    /// Something happens.
+    pub(crate) async fn step(&mut self) {
+        match self.chance.below(20) {
+            0 => {
+                let (name, amount) = (self.chance.word(&USERS), self.chance.between(1, 12));
+                // Told twice sometimes.
+                self.grants -= u32::from(self.chance.yes(20));
+                let grant = self.grant(name, amount);
+                self.submit(grant).await;
+            }
+            1..=6 => {
+                let order = self.order();
+                self.submit(order).await;
+            }
+            7..=9 => {
+                let wanted = Wanted { most: 2, ..Wanted::one("image.job", "w") };
+                if let Ok(leased) = self.engine().lease(&worker("bob"), &wanted).await {
+                    self.held.extend(leased);
+                }
+            }
+            10..=14 => {
+                if let Some(report) = self.report() {
+                    self.submit(report).await;
+                }
+            }
+            15 => self.event("block", &user_with("mo", &["moderator"])).await,
+            16 => {
+                let owner = user(self.chance.word(&USERS));
+                self.event("replay", &owner).await;
+            }
+            17 | 18 => {
+                let seconds = self.chance.between(1, 70);
+                self.clock.set(self.clock.now().checked_add(Duration::from_secs(seconds)).expect("a time"));
+                self.engine().wake();
+            }
+            _ => self.crash().await,
+        }
+    }
+
+    fn order(&mut self) -> Submission {
+        let (name, prompt) = (self.chance.word(&USERS), self.chance.word(&PROMPTS));
+        create("image.job", &user_with(name, &["user"]), json!({}), Some(prompt))
+    }
+
+    /// What a worker says of a job, which need not be its own any more.
+    fn report(&mut self) -> Option<Submission> {
+        let at = self.chance.below(self.held.len());
+        let held = self.held.get(at)?;
+        let (record, token) = (held.record.id, held.token);
+        let call = match self.chance.below(8) {
+            0..=3 => {
+                let url = format!("originals/{record}-{}.png", token.0);
+                let result = json!({ "url": url, "sha256": "ab".repeat(32), "bytes": 9 });
+                Call::Commit { record, token, result, finish: true }
+            }
+            4 => Call::Yield { record, token },
+            _ => {
+                let code = self.chance.word(&["500", "500", "429", "timeout", "400", "policy"]);
+                Call::Fail { record, token, error: ErrorReport::new(code, "so it was") }
+            }
+        };
+        if self.chance.yes(70) {
+            self.held.swap_remove(at);
+        }
+        Some(Submission::new(&worker("bob"), call))
+    }
+
+    async fn event(&mut self, event: &str, by: &Actor) {
+        let jobs = self.records("image.job").await;
+        let Some(record) = self.chance.pick(&jobs).map(|job| job.id) else { return };
+        self.submit(fire(record, event, by)).await;
+    }
+
+    /// It may be refused, and the store may fail; but the engine goes on.
+    async fn submit(&self, submission: Submission) {
+        if let Err(error) = self.engine().submit(submission).await {
+            assert!(matches!(error, EngineError::Refused(_) | EngineError::Store(_)), "{error}");
+        }
+    }
+
+    /// The engine is dropped while something is on its way, which then is done or is not.
+    async fn crash(&mut self) {
+        let (order, report) = (self.order(), self.report());
+        let engine = self.engine.take().expect("it is open");
+        let under_way: Vec<Submission> = [order].into_iter().chain(report).collect();
+        let ahead = engine.clone();
+        let task = tokio::spawn(async move {
+            let _ = ahead.submit_all(under_way).await;
+        });
+        for _ in 0..self.chance.below(40) {
+            tokio::task::yield_now().await;
+        }
+        task.abort();
+        let _ = task.await;
+        drop(engine);
+        self.crashes += 1;
+        self.begin().await;
+    }
+}
+
+fn fire(record: RecordId, event: &str, by: &Actor) -> Submission {
+    Submission::new(by, Call::Fire { record, event: event.into(), input: Map::new(), token: None, if_version: None })
+}
+
+fn create(lifecycle: &str, by: &Actor, fields: Json, prompt: Option<&str>) -> Submission {
+    let Json::Object(fields) = fields else { panic!("fields have names") };
+    let content = prompt.map(|prompt| {
+        let bytes: Arc<[u8]> = prompt.as_bytes().into();
+        let sha256 = <sha2::Sha256 as sha2::Digest>::digest(&bytes).into();
+        onceward_store::Content { payload: onceward_core::record::Payload { sha256, bytes: bytes.len() as u64 }, bytes }
+    });
+    let payload = content.as_ref().map(|content| content.payload);
+    let call = Call::Create(Create { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload });
+    Submission { contents: content.into_iter().collect(), ..Submission::new(by, call) }
+}

@@ -1,0 +1,214 @@
+//! The worker inside the process: draws, stores, then commits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_core::decide::{Create, ErrorReport};
+use onceward_core::diagnostic::Files;
+use onceward_core::hex;
+use onceward_core::record::{Actor, Payload, Record, Token};
+use onceward_core::value::{RecordId, Value};
+use onceward_engine::{Checks, Config, Engine, Objects, Wanted};
+use onceward_store::{AccountName, Clock, ListQuery, MemoryStore, Store as _};
+use onceward_system_image::provider::Provider;
+use onceward_system_image::{Guard, Studio, checks, open_studio};
+use onceward_testkit::{Folder, operator, systems, user, worker};
+use serde_json::{Map, json};
+
+/// Longer than anything here takes: a test that waits so long has failed.
+const LONG: Duration = Duration::from_mins(1);
+
+struct House {
+    engine: Engine<MemoryStore>,
+    clock: Clock,
+    objects: Objects,
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+impl House {
+    /// Ann has twenty credits.
+    async fn open(objects: Objects) -> Self {
+        let clock = Clock::manual("2026-11-15T20:00:00Z".parse().expect("a time as we write them"));
+        let config = Config {
+            checks: checks(Checks::default(), Guard::default()),
+            objects: Some(objects.clone()),
+            ..Config::default()
+        };
+        let engine = Engine::open(MemoryStore::new(clock.clone()), config);
+        engine.define(&Files { files: systems::sources("image") }).await.expect("sound files");
+        let fields = [("user", json!("ann")), ("amount", json!(20)), ("order", json!("first"))];
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        engine.create(&operator("ops"), "image.grant", fields).await.expect("a grant");
+        Self { engine, clock, objects }
+    }
+
+    fn draw(&self) {
+        open_studio(&self.engine, &self.objects, Studio { provider: Provider::Local, at_once: 2 });
+    }
+
+    async fn order(&self, payload: &str) -> RecordId {
+        let create = Create { lifecycle: "image.job".into(), id: None, owner: None, fields: Map::new(), payload: None };
+        self.engine.create_with(&user("ann"), create, payload.as_bytes()).await.expect("an order").subject
+    }
+
+    /// The job, as soon as it is in this state.
+    async fn until(&self, id: RecordId, state: &str) -> Arc<Record> {
+        let looking = async {
+            loop {
+                let job = self.engine.get(&operator("ops"), id).await.expect("reading").expect("it is there");
+                if **job.state_name() == *state {
+                    return job;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LONG, looking).await.expect("in time")
+    }
+
+    async fn assets(&self) -> Vec<Arc<Record>> {
+        let query = ListQuery { lifecycle: Some("image.asset".into()), limit: 10, ..ListQuery::default() };
+        self.engine.list(&user("ann"), &query).await.expect("a list").records
+    }
+
+    /// The bytes that an asset says are there.
+    async fn picture(&self, asset: &Record) -> Option<Arc<[u8]>> {
+        let (Some(Value::Text(url)), Some(Value::Text(sha256)), Some(Value::Int(bytes))) =
+            (asset.field("url"), asset.field("sha256"), asset.field("bytes"))
+        else {
+            panic!("{asset:?}")
+        };
+        let payload = Payload { sha256: hex::decode(sha256).expect("a hash"), bytes: bytes.cast_unsigned() };
+        let reader = self.objects.get_named(url, &payload).await.expect("a bucket")?;
+        reader.whole(u64::MAX).await.expect("as it was stored")
+    }
+
+    async fn credits(&self) -> i64 {
+        let account = AccountName::new("credit", "user:ann");
+        self.engine.store().account(&account).await.expect("accounts").map_or(0, |account| account.balance)
+    }
+}
+
+fn text<'a>(record: &'a Record, field: &str) -> &'a str {
+    match record.field(field) {
+        Some(Value::Text(text)) => text,
+        other => panic!("{field} is {other:?}"),
+    }
+}
+
+/// IMG-3: what is committed is in the bucket, whole, under `originals/`; one asset says so.
+#[test]
+fn a_picture_is_stored_and_then_committed() {
+    wait(async {
+        let folder = Folder::new();
+        let house = House::open(Objects::folder(folder.file())).await;
+        house.draw();
+        let id = house.order(r#"{"prompt":"a lighthouse","size":"256x256"}"#).await;
+        let job = house.until(id, "completed").await;
+        let assets = house.assets().await;
+        assert_eq!(assets.len(), 1);
+        assert_eq!(text(&job, "resultUrl"), text(&assets[0], "url"));
+        assert_eq!(text(&job, "resultUrl"), format!("originals/{id}-1.png"));
+        let picture = house.picture(&assets[0]).await.expect("it is in the bucket");
+        assert!(picture.starts_with(b"\x89PNG"));
+        house.engine.close().await;
+    });
+}
+
+/// IMG-3: where it cannot be stored, nothing is committed; the order is tried again.
+#[test]
+fn what_cannot_be_stored_is_not_committed() {
+    wait(async {
+        let folder = Folder::new();
+        // There is a file where the bucket's folder should be.
+        std::fs::write(folder.file(), "in the way").expect("a file");
+        let house = House::open(Objects::folder(folder.file())).await;
+        house.draw();
+        let id = house.order(r#"{"prompt":"a lighthouse","size":"256x256"}"#).await;
+        let job = house.until(id, "failed").await;
+        assert_eq!(text(&job, "lastError"), "the picture could not be stored");
+        assert!(house.assets().await.is_empty());
+        std::fs::remove_file(folder.file()).expect("out of the way");
+        house.clock.set(house.clock.now().checked_add(onceward_core::time::Duration::from_secs(10)).expect("a time"));
+        house.engine.wake();
+        house.until(id, "completed").await;
+        assert!(house.picture(&house.assets().await[0]).await.is_some());
+        assert_eq!(house.credits().await, 15);
+        house.engine.close().await;
+    });
+}
+
+/// IMG-3: an attempt writes under a name of its own, and what one left behind is taken out by the next.
+#[test]
+fn what_a_dead_attempt_left_is_taken_out() {
+    wait(async {
+        let folder = Folder::new();
+        let house = House::open(Objects::folder(folder.file())).await;
+        let id = house.order(r#"{"prompt":"a lighthouse","size":"256x256"}"#).await;
+        let bob = worker("bob");
+        let held = house.engine.lease(&bob, &Wanted::one("image.job", "w")).await.expect("leasing").remove(0);
+        assert_eq!(held.token, Token(1));
+        let left = format!("originals/{id}-1.jpg");
+        house.objects.put_named(&left, Arc::from(*b"half a job")).await.expect("a bucket");
+        house.engine.fail(&bob, id, held.token, ErrorReport::new("timeout", "")).await.expect("a failure");
+        house.clock.set(house.clock.now().checked_add(onceward_core::time::Duration::from_secs(10)).expect("a time"));
+        house.draw();
+        let job = house.until(id, "completed").await;
+        assert_eq!(text(&job, "resultUrl"), format!("originals/{id}-2.png"));
+        let gone = Payload { sha256: [0; 32], bytes: 10 };
+        assert!(house.objects.get_named(&left, &gone).await.expect("a bucket").is_none());
+        house.engine.close().await;
+    });
+}
+
+/// What is no order for a picture is a dead letter, and costs nothing.
+#[test]
+fn what_cannot_be_read_is_refunded() {
+    wait(async {
+        let folder = Folder::new();
+        let house = House::open(Objects::folder(folder.file())).await;
+        house.draw();
+        let id = house.order(r#"{"prompt":"a cat","colour":"blue"}"#).await;
+        let job = house.until(id, "dead_letter").await;
+        assert_eq!(text(&job, "lastError"), "this is no order for a picture");
+        assert_eq!(house.credits().await, 20);
+        house.engine.close().await;
+    });
+}
+
+/// IMG-9: the same order, spelled otherwise, is the same order.
+#[test]
+fn an_order_is_known_however_it_is_spelled() {
+    wait(async {
+        let folder = Folder::new();
+        let house = House::open(Objects::folder(folder.file())).await;
+        let first = house.order("a cat").await;
+        assert_eq!(house.order(r#"{ "size": "1024x1024", "prompt": "a cat" }"#).await, first);
+        assert_eq!(house.credits().await, 15);
+        house.engine.close().await;
+    });
+}
+
+/// IMG-15: the guard stands before the engine: what it flags makes no job, and is told by its code alone.
+#[test]
+fn the_guard_stands_before_the_engine() {
+    wait(async {
+        let folder = Folder::new();
+        let house = House::open(Objects::folder(folder.file())).await;
+        let call = |actor: &Actor| {
+            let create =
+                Create { lifecycle: "image.job".into(), id: None, owner: None, fields: Map::new(), payload: None };
+            let (engine, actor) = (house.engine.clone(), actor.clone());
+            async move { engine.create_with(&actor, create, *b"p o r n").await }
+        };
+        let refused = call(&user("ann")).await.expect_err("it is flagged");
+        assert_eq!((refused.code(), refused.to_string().contains("p o")), ("policy_violation", false));
+        assert_eq!(house.credits().await, 20);
+        let log = house.engine.store().log(0, 100).await.expect("the log");
+        assert!(!log.iter().any(|entry| format!("{entry:?}").contains("p o r n")));
+        house.engine.close().await;
+    });
+}

@@ -1,0 +1,171 @@
+//! The contract over HTTP, held to by a stranger: Schemathesis reads what the running server serves as `/openapi.json`, makes up requests that
+//! keep to it and requests that do not, and judges every answer. On both databases; afterwards the log must still add up.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::postgres::Postgres;
+use crate::shell::{self, quiet};
+use crate::workers::at_once;
+use crate::{packages, programs, tree};
+
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
+/// Into `target`, so that nothing is left in the tree.
+const FOLDER: &str = "target/contract";
+
+/// The same requests each time, and few enough for the gate.
+const SEED: &str = "7171";
+const EXAMPLES: &str = "12";
+
+#[derive(Debug)]
+struct Options<'a> {
+    seed: &'a str,
+    examples: &'a str,
+}
+
+impl<'a> Options<'a> {
+    fn parse(words: &[&'a str]) -> Result<Self> {
+        let mut options = Self { seed: SEED, examples: EXAMPLES };
+        for pair in words.chunks(2) {
+            match pair {
+                ["--seed", seed] => options.seed = seed,
+                ["--examples", examples] => options.examples = examples,
+                other => bail!("what is {}? `contract [--seed N] [--examples N]`", other.join(" ")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+pub(crate) fn run(words: &[&str]) -> Result<()> {
+    let options = Options::parse(words)?;
+    packages::have_python()?;
+    packages::have_postgres()?;
+    programs::build(&["onceward", "test_postgres"])?;
+    let programs = programs::folder()?;
+    let schemathesis = schemathesis()?;
+    let postgres = Postgres::start(&programs)?;
+    let file = tree::root().join(FOLDER).join("contract.db");
+    for leftover in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{leftover}", file.display()));
+    }
+    let databases = [("SQLite", format!("sqlite:{}", file.display())), ("PostgreSQL", postgres.url.clone())];
+    let told = at_once(&databases, |(name, url)| {
+        let began = Instant::now();
+        let told = judge(&programs, &schemathesis, url, &options).with_context(|| format!("on {name}"))?;
+        Ok((told, began.elapsed().as_secs_f64()))
+    })?;
+    for ((name, _), (told, seconds)) in databases.iter().zip(told) {
+        println!("  {name}: {told} in {seconds:.0} s, seed {}", options.seed);
+    }
+    Ok(())
+}
+
+/// The program, in an environment of ours.
+fn schemathesis() -> Result<PathBuf> {
+    let folder = tree::root().join(FOLDER);
+    std::fs::create_dir_all(&folder)?;
+    let (venv, marker) = (folder.join("venv"), folder.join("venv/installed"));
+    if std::fs::read_to_string(&marker).ok().as_deref() != Some(SCHEMATHESIS) {
+        quiet(shell::command("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+        let mut pip = shell::command(&venv.join("bin/python").to_string_lossy());
+        quiet(pip.args(["-m", "pip", "install", "--quiet", SCHEMATHESIS]))?;
+        std::fs::write(&marker, SCHEMATHESIS)?;
+    }
+    Ok(venv.join("bin/schemathesis"))
+}
+
+/// What Schemathesis says in the end, where it found nothing.
+fn judge(programs: &Path, schemathesis: &Path, url: &str, options: &Options<'_>) -> Result<String> {
+    let onceward = programs.join("onceward");
+    let key = |owner: &str, roles: &[&str]| {
+        let mut create = shell::command(&onceward.to_string_lossy());
+        create.args(["key", "create", "--db", url, "--owner", owner]);
+        create.args(roles.iter().flat_map(|role| ["--role", role]));
+        shell::output(create.stderr(Stdio::null())).map(|key| key.trim().to_owned())
+    };
+    let own = key("contract", &["operator", "producer", "worker"])?;
+    // One that may be revoked; its own would end the run.
+    let spare = key("spare", &["viewer"])?;
+    let spare = spare.split('_').nth(1).context("a key has an id")?;
+    let server = Server::start(&onceward, url)?;
+    let mut run = shell::command(&schemathesis.to_string_lossy());
+    run.current_dir(tree::root().join("xtask/contract"));
+    run.args([
+        "run",
+        &format!("{}/openapi.json", server.url),
+        "--seed",
+        options.seed,
+        "--max-examples",
+        options.examples,
+    ]);
+    run.env("ONCEWARD_CONTRACT_URL", &server.url)
+        .env("ONCEWARD_CONTRACT_KEY", &own)
+        .env("ONCEWARD_CONTRACT_SPARE", spare)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    let told = quiet(&mut run)?;
+    server.stop()?;
+    quiet(shell::command(&onceward.to_string_lossy()).args(["verify", "--db", url]))?;
+    let last = told.lines().rev().find(|line| line.contains("passed") || line.contains("generated"));
+    Ok(last.unwrap_or("nothing found").trim().trim_matches('=').trim().to_owned())
+}
+
+/// A real one, that ends with this value.
+struct Server {
+    url: String,
+    process: Child,
+}
+
+impl Server {
+    fn start(onceward: &Path, database: &str) -> Result<Self> {
+        let mut command = shell::command(&onceward.to_string_lossy());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--db", database]).env("ONCEWARD_LOG", "warn");
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut out = BufReader::new(process.stdout.take().context("a pipe")?);
+        let mut line = String::new();
+        while out.read_line(&mut line)? > 0 {
+            if let Some(url) = line.trim().strip_prefix("listening on ") {
+                let url = url.to_owned();
+                // Whatever else it says is read, so that it can say it.
+                std::thread::spawn(move || out.read_to_end(&mut Vec::new()));
+                return Ok(Self { url, process });
+            }
+            line.clear();
+        }
+        bail!("the server did not start ({})", process.wait()?)
+    }
+
+    /// In good order.
+    fn stop(mut self) -> Result<()> {
+        shell::run(shell::command("kill").args(["-TERM", &self.process.id().to_string()]))?;
+        let status = self.process.wait()?;
+        if !status.success() {
+            bail!("the server ended badly ({status})");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Options;
+
+    #[test]
+    fn options_are_read() {
+        let options = Options::parse(&["--seed", "5", "--examples", "100"]).expect("right");
+        assert_eq!((options.seed, options.examples), ("5", "100"));
+        assert!(Options::parse(&["--seed"]).is_err() && Options::parse(&["--sed", "5"]).is_err());
+    }
+}
