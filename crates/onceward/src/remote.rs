@@ -31,7 +31,7 @@ pub(crate) struct Remote {
 impl Remote {
     pub(crate) fn client(&self) -> Result<Client> {
         let patience = Patience { retries: RETRIES, ..Patience::default() };
-        Ok(Client::new(&self.server, self.key())?.with(patience))
+        Ok(client(&self.server, self.key(), self.ca.as_deref())?.with(patience))
     }
 
     pub(crate) fn key(&self) -> Option<&str> {

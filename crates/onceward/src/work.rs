@@ -63,12 +63,12 @@ pub(crate) struct Work {
     /// How standard output becomes the result
     #[arg(long, default_value = "auto", value_name = "KIND")]
     result: Kind,
-    /// Give programs a payload that is a JSON string as it is, quotes and all, and not its text
-    #[arg(long)]
-    raw: bool,
     /// End when there is no job left, instead of waiting for more
     #[arg(long)]
     until_idle: bool,
+    /// Give programs a payload that is a JSON string as it is, quotes and all, and not its text
+    #[arg(long)]
+    raw: bool,
     /// Let programs have the worker's key in `ONCEWARD_KEY`
     #[arg(long)]
     pass_key: bool,
@@ -111,6 +111,7 @@ impl Work {
                 Kind::Text => ResultKind::Text,
                 Kind::Bytes => ResultKind::Bytes,
             },
+            raw: self.raw,
             key: self.remote.key().filter(|_| self.pass_key).map(str::to_owned),
             tell: Arc::new(move |said| pass_on(said, format)),
             ..Commands::new(self.command.clone(), Launcher::this_program(&[SUPERVISE]).context("cannot find myself")?)

@@ -1,6 +1,7 @@
 //! Whom to ask, and for whom one speaks.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -115,7 +116,8 @@ impl Client {
         let path = parts.path_and_query.as_ref().map_or("", |path| path.path());
         let prefix = path.trim_end_matches('/').to_owned();
         let authorization = key.map(bearer).transpose()?;
-        let connector = connector()?;
+        let roots = if scheme == Scheme::HTTPS { trust::roots(file)? } else { RootCertStore::empty() };
+        let connector = connector(roots)?;
         let connections = Mutex::new(connections(&connector));
         let line = Line { connector, connections, scheme, authority, prefix, authorization };
         Ok(Self { line: Arc::new(line), patience: Patience::default() })
@@ -147,7 +149,7 @@ fn without_secrets(url: &str) -> String {
     }
 }
 
-fn connector() -> Result<Connector, ClientError> {
+fn connector(roots: RootCertStore) -> Result<Connector, ClientError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // A question is one small write; nothing is to be gained by waiting for more.

@@ -1,7 +1,6 @@
 //! Records: made, looked at, and sent events.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 use uuid::Uuid;
 

@@ -114,11 +114,6 @@ impl Leased {
         self.payload.is_none() && self.payload_base64.is_none() && self.record.payload.is_some()
     }
 
-    /// How much of the lease is left: less than its length where this is the answer to a question that was asked before.
-    pub fn left(&self) -> Duration {
-        self.expires_in_ms.map_or_else(|| self.length(), |ms| Duration::from_millis(ms).min(self.length()))
-    }
-
     /// How long it was leased for. The lease is the newest thing that happened to the record.
     pub fn length(&self) -> Duration {
         let whole = Duration::try_from(self.expires_at.duration_since(self.record.updated_at)).unwrap_or_default();

@@ -22,9 +22,6 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// A refusal that is longer is cut.
 const LARGEST_REFUSAL: usize = 64 << 10;
 
-/// A server that says nothing for so long, not even that it is there, is taken for gone.
-const SILENCE: Duration = Duration::from_mins(1);
-
 /// No entry of the log is longer: its fields are bounded, and payloads stand in it by their hash.
 const LONGEST_LINE: usize = 16 << 20;
 
@@ -108,7 +105,9 @@ impl Stream {
                 }
                 // Others than entries are for later servers to invent.
                 if event.name.as_deref().is_none_or(|name| name == "entry" || name == "message") {
-                    return serde_json::from_str(data).map(Some).map_err(|error| self.client.not_understood(&error));
+                    return serde_json::from_str(&event.data)
+                        .map(Some)
+                        .map_err(|error| self.client.not_understood(&error));
                 }
             }
             match timeout(SILENCE, open.body.frame()).await {
@@ -153,6 +152,7 @@ struct Lines {
     /// So many bytes of the rest have no line's end in them.
     searched: usize,
     event: Event,
+    has_data: bool,
 }
 
 impl Lines {
@@ -173,10 +173,13 @@ impl Lines {
             let (field, value) = line.split_once(':').unwrap_or((&line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value);
             match field {
-                "data" => match &mut self.event.data {
-                    Some(data) => data.extend(["\n", value]),
-                    none => *none = Some(value.to_owned()),
-                },
+                "data" => {
+                    if self.has_data {
+                        self.event.data.push('\n');
+                    }
+                    self.event.data.push_str(value);
+                    self.has_data = true;
+                }
                 "event" => self.event.name = Some(value.to_owned()),
                 "id" => self.event.id = value.parse().ok(),
                 // A comment keeps the connection alive.

@@ -46,12 +46,11 @@ pub(crate) struct Ask {
     /// The idempotency key.
     pub(crate) key: Option<String>,
     pub(crate) if_match: Option<u64>,
+    /// W3C trace context.
     pub(crate) traceparent: Option<Arc<str>>,
     /// How long the server itself may wait before it answers.
     pub(crate) wait: Duration,
     pub(crate) again: Again,
-    /// For the answer, where that is worth less waiting than the client has patience.
-    pub(crate) most: Option<Duration>,
 }
 
 impl Ask {
@@ -65,7 +64,6 @@ impl Ask {
             traceparent: None,
             wait: Duration::ZERO,
             again: Again::Safe,
-            most: None,
         }
     }
 

@@ -129,8 +129,7 @@ pub(crate) struct LeaseShape<'a> {
     attempt: u64,
     #[schema(value_type = String, format = DateTime)]
     expires_at: When,
-    /// What is left of the lease, in milliseconds from this answer on. Clocks need not agree for this, and it is right also where the
-    /// answer is to a key that was used before.
+    /// How much of the lease is left, by the server's clock: less than its length where the jobs of an earlier call are answered again.
     #[schema(minimum = 0)]
     expires_in_ms: u64,
     record: RecordShape<'a>,
@@ -150,8 +149,7 @@ pub(crate) struct LeaseShape<'a> {
 }
 
 impl<'a> LeaseShape<'a> {
-    fn of(leased: &'a Leased, content: Option<&'a [u8]>, traces: bool, now: Time) -> Self {
-        let left = leased.expires_at.since(now).map_or(0, |left| left.micros() / 1_000);
+    fn of(leased: &'a Leased, content: Option<&'a [u8]>, now: Time, traces: bool) -> Self {
         let payload = content.and_then(input::as_json);
         let payload_base64 = content.filter(|_| payload.is_none()).map(|bytes| STANDARD.encode(bytes));
         Self {
@@ -159,7 +157,7 @@ impl<'a> LeaseShape<'a> {
             token: leased.token.0,
             attempt: leased.token.0,
             expires_at: When(leased.expires_at),
-            expires_in_ms: u64::try_from(left).unwrap_or(0),
+            expires_in_ms: u64::try_from(leased.expires_at.micros().saturating_sub(now.micros()) / 1_000).unwrap_or(0),
             record: RecordShape::of(&leased.record),
             // Nobody will give out the execution's own span where there is nowhere to give it.
             traceparent: if traces { trace_of(&leased.record, leased.token) } else { leased.record.trace }.map(Text),
@@ -208,10 +206,9 @@ async fn lease(
         return Err(EngineError::Unauthorized.into());
     }
     let contents = contents(&app, &leased).await?;
-    let traces = app.observe().exports();
-    let now = app.engine().store().now().await?;
+    let (traces, now) = (app.observe().exports(), app.engine().store().now().await?);
     let shapes =
-        leased.iter().zip(&contents).map(|(leased, content)| LeaseShape::of(leased, content.as_deref(), traces, now));
+        leased.iter().zip(&contents).map(|(leased, content)| LeaseShape::of(leased, content.as_deref(), now, traces));
     ok(&Leases { executions: shapes.collect() })
 }
 

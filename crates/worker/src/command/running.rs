@@ -4,10 +4,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::command::lifeline::Lifeline;
@@ -23,9 +21,6 @@ const LARGEST_RESULT: usize = 1 << 20;
 
 /// One value of the environment must fit into what the kernel takes, 128 KB.
 const LARGEST_FIELDS: usize = 100 << 10;
-
-/// Between a program and a worker that were told to end by the same signal.
-const HEARD: Duration = Duration::from_millis(300);
 
 /// For what a program that has ended still has in its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -70,15 +65,14 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
         let status = loop {
             tokio::select! {
                 biased;
-                read = &mut reading.0, if output.is_none() => {
-                    let read = read.unwrap_or_default();
-                    if read.len() > LARGEST_RESULT {
+                fits = &mut reading, if !is_read => {
+                    is_read = true;
+                    if !fits {
                         cause = Some(Cause::TooLarge);
                         line.kill().await;
                     }
-                    output = Some(read);
                 }
-                said = &mut complaints.0, if last.is_none() => last = Some(said.unwrap_or_default()),
+                said = &mut complaints, if last.is_none() => last = Some(said),
                 status = child.wait() => break status,
                 // The supervisor knows the lease, too: should this process be stopped or stuck, the program still ends with it.
                 Ok(()) = lease.changed() => {
@@ -120,18 +114,14 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
         }
         // Something that could not be killed may keep the pipes open: what it says is not waited for.
         let late = Instant::now() + LAST_WORDS;
-        let output = match output {
-            Some(output) => output,
-            None => said_by(late, &mut reading).await,
-        };
-        if output.len() > LARGEST_RESULT {
+        if !is_read && timeout_at(late, reading).await.is_ok_and(|fits| !fits) {
             cause = Some(Cause::TooLarge);
         }
         let last = match last {
             Some(last) => last,
-            None => said_by(late, &mut complaints).await,
+            None => timeout_at(late, complaints).await.unwrap_or_default(),
         };
-        (status, cause, output, last)
+        (status, cause, last)
     };
     match (cause, status) {
         (None, Ok(status)) if is_told_to_end(status) && closes_with_it(job).await => yielded(),
@@ -145,7 +135,6 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
             let message = format!("the result has more than {LARGEST_RESULT} bytes");
             Verdict::Failed(Failure::terminal("SIZE_EXCEEDED", message))
         }
-        (None, Ok(status)) if is_told_to_end(status) && closes_soon(job).await => yielded(),
         (None, Ok(status)) => verdict::of(status, output, &last),
     }
 }
@@ -214,23 +203,9 @@ fn start(commands: &Commands, url: &str, job: &Job) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// One byte more than may be, to tell. What cannot be read is at its end.
-async fn read_result(from: impl AsyncRead + Unpin) -> Vec<u8> {
-    let mut output = Vec::new();
-    let _ = from.take(LARGEST_RESULT as u64 + 1).read_to_end(&mut output).await;
-    output
-}
-
-/// A task that ends with whoever waits for it.
-struct Aside<T>(JoinHandle<T>);
-
-impl<T> Drop for Aside<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// What it comes to by then; nothing where it does not.
-async fn said_by<T: Default>(late: Instant, task: &mut Aside<T>) -> T {
-    timeout_at(late, &mut task.0).await.ok().and_then(Result::ok).unwrap_or_default()
+/// Whether it fits.
+async fn read_result(from: impl AsyncRead + Unpin, output: &mut Vec<u8>) -> bool {
+    // One byte more than may be, to tell. What cannot be read is at its end.
+    let _ = from.take(LARGEST_RESULT as u64 + 1).read_to_end(output).await;
+    output.len() <= LARGEST_RESULT
 }

@@ -93,24 +93,6 @@ fn patiently<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Signals that end a process, and are sent to whole groups and units of them. This one ends when the program has, or the worker says so:
-/// should it be gone before, nobody would find what the program has left behind.
-const MINDED: [(Signal, SignalKind); 4] = [
-    (Signal::TERM, SignalKind::terminate()),
-    (Signal::INT, SignalKind::interrupt()),
-    (Signal::HUP, SignalKind::hangup()),
-    (Signal::QUIT, SignalKind::quit()),
-];
-
-/// From here on they do nothing to this process. The program has them as usual: what is minded is forgotten when a process becomes another.
-fn mind_signals() -> Option<(Runtime, Vec<signal::unix::Signal>)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().ok()?;
-    let entered = runtime.enter();
-    let minded = MINDED.iter().filter_map(|(_, kind)| signal::unix::signal(*kind).ok()).collect();
-    drop(entered);
-    Some((runtime, minded))
-}
-
 fn start(execute: &Launcher, command: &[OsString]) -> io::Result<(Child, ChildStdin)> {
     let mut child = launched(execute)
         .arg(std::process::id().to_string())
@@ -234,11 +216,6 @@ fn end_by(signal: Signal) -> ExitCode {
     // The program has left its core, if any was wanted.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    if MINDED.iter().any(|(minded, _)| *minded == signal) {
-        // It does nothing to this process; to the one that it becomes, it does.
-        let number = signal.as_raw().to_string();
-        let _ = Command::new("/bin/sh").args(["-c", "ulimit -c 0; kill -$0 $$; kill -9 $$", &number]).exec();
-    }
     // Twice: the first may meet a handler that only takes itself away.
     for signal in [signal, signal, Signal::KILL] {
         let _ = rustix::process::kill_process(rustix::process::getpid(), signal);

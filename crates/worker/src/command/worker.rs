@@ -54,6 +54,8 @@ pub struct Commands {
     /// How long programs may go on when the worker is to end.
     pub grace: Duration,
     pub result: ResultKind,
+    /// Whether programs get a payload that is a JSON string as it is, quotes and all; else they get its text.
+    pub raw: bool,
     /// A key that programs get in their environment; they get none otherwise.
     pub key: Option<String>,
     /// Where the lines go that programs write to standard error.
@@ -85,6 +87,7 @@ impl Commands {
             kill_after: Duration::from_secs(5),
             grace: Duration::from_secs(30),
             result: ResultKind::Auto,
+            raw: false,
             key: None,
             tell,
         }

@@ -148,7 +148,7 @@ impl Keeper {
             record: Arc::new(leased.record),
             execution: Arc::clone(&held.execution),
             token: held.token,
-            traceparent: held.traceparent.clone(),
+            traceparent: leased.traceparent.map(Into::into),
             payload,
             held: Arc::clone(held),
             stop: stopped,
@@ -196,12 +196,6 @@ impl Keeper {
             }
         }
     }
-}
-
-/// Comes when the worker takes no more jobs.
-async fn closes(heard: &watch::Receiver<Phase>) {
-    // Its sender lives as long as the worker's loop, which waits for this.
-    let _ = heard.clone().wait_for(|phase| *phase != Phase::Working).await;
 }
 
 fn verdict(held: &Held, ended: Result<Done, JoinError>) -> Verdict {

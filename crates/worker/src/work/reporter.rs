@@ -49,7 +49,7 @@ impl Reporter {
     }
 
     /// On its way; the answer comes by itself.
-    pub(crate) fn hand_in(&self, report: Report, most: Option<Duration>) -> oneshot::Receiver<Answer> {
+    pub(crate) fn hand_in(&self, report: Report) -> oneshot::Receiver<Answer> {
         let (answer, answered) = oneshot::channel();
         // When nobody carries it any more, the answer is dropped with it.
         let _ = self.reports.send(Filed { report, within: None, answer });
@@ -63,8 +63,8 @@ impl Reporter {
         answered
     }
 
-    pub(crate) async fn file(&self, report: Report, most: Option<Duration>) -> Answer {
-        answered(self.hand_in(report, most).await)
+    pub(crate) async fn file(&self, report: Report) -> Answer {
+        answered(self.hand_in(report).await)
     }
 }
 
@@ -117,8 +117,7 @@ async fn carry(client: Client, tray: Arc<Mutex<Tray>>) {
 
 async fn send(client: &Client, load: Vec<Filed>) {
     let reports: Vec<&Report> = load.iter().map(|filed| &filed.report).collect();
-    let most = load.iter().filter_map(|filed| filed.most).min();
-    match client.report_once(&reports, most).await {
+    match client.report_once(&reports).await {
         Ok(results) if results.len() == load.len() => {
             for (filed, outcome) in load.into_iter().zip(results) {
                 let answer = match outcome {
@@ -136,7 +135,7 @@ async fn send(client: &Client, load: Vec<Filed>) {
         // One of them may be to blame: the others need not share its fate.
         Err(error @ ClientError::Problem(_)) if load.len() > 1 && !error.may_pass() => {
             for filed in load {
-                let answer = match client.report_once(&[&filed.report], filed.most).await.map(|mut one| one.pop()) {
+                let answer = match client.report_once(&[&filed.report]).await.map(|mut one| one.pop()) {
                     Ok(Some(Outcome::Done(reported))) => Ok(reported),
                     Ok(Some(Outcome::Refused(problem))) => Err(ClientError::Problem(Box::new(problem))),
                     Ok(None) => Err(error.clone()),

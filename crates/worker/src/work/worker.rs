@@ -296,7 +296,7 @@ impl Turn {
     /// The question was broken off. Should jobs have been given just then, they are given back, and need not wait until their
     /// lease runs out.
     async fn take_back(&self, call: LeaseCall) {
-        let call = LeaseCall { wait_ms: 0, ..call };
+        let call = LeaseCall { wait_ms: 0, again: true, ..call };
         let taking = async {
             let mut backoff = Backoff::default();
             let leased = loop {
