@@ -188,6 +188,11 @@ pub(crate) async fn lease_while<S: Store>(
         let once = Once::new(key, wanted.digest());
         once.check()?;
         most = most.min(KEYED);
+        if wanted.again {
+            // Not while the call before is under way: it may still be given some.
+            let _alone = shared.queue.running.begin_alone(slot(actor, key, None), once.digest)?;
+            return Ok(again(shared, actor, &once, most).await?.unwrap_or_default());
+        }
         if let Some(leased) = again(shared, actor, &once, most).await? {
             return Ok(leased);
         }
