@@ -191,10 +191,9 @@ pub(crate) async fn lease_while<S: Store>(
         if wanted.again {
             // Not while the call before is under way: it may still be given some.
             let _alone = shared.queue.running.begin_alone(slot(actor, key, None), once.digest)?;
-            return again(shared, actor, &once, most).await;
+            return Ok(again(shared, actor, &once, most).await?.unwrap_or_default());
         }
-        let leased = again(shared, actor, &once, most).await?;
-        if !leased.is_empty() {
+        if let Some(leased) = again(shared, actor, &once, most).await? {
             return Ok(leased);
         }
         // Until this call ends.
@@ -392,21 +391,25 @@ fn slot(actor: &Actor, key: &str, number: Option<usize>) -> RequestName {
     RequestName { owner: Arc::clone(&actor.id), key: format!("{key}\u{1f}{number}").into() }
 }
 
-/// The jobs that a call with this key was given before.
+/// The jobs that a call with this key was given before, as far as they are still in its hands. `None` where it was given none; an
+/// empty list where all are over: such a key gets no others, so there is nothing to wait for.
 async fn again<S: Store>(
     shared: &Shared<S>,
     actor: &Actor,
     once: &Once,
     most: usize,
-) -> Result<Vec<Leased>, EngineError> {
+) -> Result<Option<Vec<Leased>>, EngineError> {
     let (catalog, now) = (shared.store.definitions().await?, shared.store.now().await?);
-    let mut leased = Vec::new();
+    let (mut leased, mut is_used) = (Vec::new(), false);
     for number in 0..most {
         let name = slot(actor, &once.key, Some(number));
         let answered = once::answered(&shared.store, &catalog.definitions, actor, &name, &once.digest, now).await?;
-        leased.extend(answered.transpose()?.and_then(held));
+        let Some(answer) = answered.transpose()? else { continue };
+        is_used = true;
+        let lasts = |leased: &Leased| leased.expires_at > now && leased.record.live_execution().is_some();
+        leased.extend(held(answer).filter(lasts));
     }
-    Ok(leased)
+    Ok(is_used.then_some(leased))
 }
 
 /// Looks for those who wait: at the times at which jobs are known to become ready, and now and then for what nobody has told of.

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use crate::voice;
+
 /// How it went; the numbers are the exit codes that scripts rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -43,14 +45,20 @@ impl Color {
 
 /// Prints an answer. A reader that has gone away (`| head`) wanted no more: that is not an error.
 pub(crate) fn say(text: &str) -> Result<()> {
+    is_heard(text).map(|_| ())
+}
+
+/// The same, for those who have more to say: whether somebody still reads.
+pub(crate) fn is_heard(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write the answer"),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write the answer"),
     }
 }
 
-/// Prints a complaint. There is nowhere left to say that this failed.
+/// Prints a complaint.
 pub(crate) fn complain(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    voice::tell(text.as_bytes());
 }

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use clap::Args;
-use onceward_worker::Record;
+use onceward_worker::{Client, ClientError, Record};
+use serde::Serialize;
+use serde_json::Value as Json;
 use uuid::Uuid;
 
 use crate::answer::Outcome;
@@ -13,10 +15,12 @@ use crate::table::{plain, value, when};
 
 /// Look at a record
 ///
+/// With the result of its work, where it has one.
+///
 /// Exits with 0 when it is there; with 1 if there is none of this id, or none for you; with 2 if the server cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward get 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward get $id --json | jq .state"
+    after_help = "Example:\n  onceward get 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward get $id --json | jq .effect.result"
 )]
 pub(crate) struct Get {
     /// The record's id
@@ -30,11 +34,30 @@ pub(crate) struct Get {
 
 impl Get {
     pub(crate) fn run(&self) -> Result<Outcome> {
-        self.remote.ask(self.json, |client| async move { client.get(self.id).await }, shown)
+        self.remote.ask(self.json, |client| self.look(client), shown)
+    }
+
+    async fn look(&self, client: Client) -> Result<Looked, ClientError> {
+        let record = client.get(self.id).await?;
+        let effect = match client.effect(self.id).await {
+            Ok(effect) => Some(effect),
+            // There is none, or none for this caller.
+            Err(ClientError::Problem(_)) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Looked { record, effect })
     }
 }
 
-pub(crate) fn shown(record: &Record) -> String {
+#[derive(Serialize)]
+struct Looked {
+    #[serde(flatten)]
+    record: Record,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effect: Option<Json>,
+}
+
+fn shown(Looked { record, effect }: &Looked) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<10} {value}");
@@ -66,6 +89,10 @@ pub(crate) fn shown(record: &Record) -> String {
         if !field.is_null() {
             line("field", &format!("{name} = {}", value(field)));
         }
+    }
+    let result = |effect: &Json| effect.get("result").or_else(|| effect.get("result_base64")).map(value);
+    if let Some(result) = effect.as_ref().and_then(result) {
+        line("result", &result);
     }
     text
 }

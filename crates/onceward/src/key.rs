@@ -140,15 +140,31 @@ impl Key {
                 Ok(Outcome::Done)
             }
             Err(refused) => {
-                complain(&format!("error: {refused}\n"));
+                if place.json {
+                    say(&format!("{:#}\n", json!({ "error": refused.error })))?;
+                }
+                complain(&format!("error: {}\n", refused.reason));
                 Ok(Outcome::Wanting)
             }
         }
     }
 }
 
-/// Done, or refused in these words; an error where nobody could even be asked.
-type Came = Result<Result<Value, String>>;
+/// Done, or refused; an error where nobody could even be asked.
+type Came = Result<Result<Value, Refused>>;
+
+/// In these words, and as JSON.
+struct Refused {
+    reason: String,
+    error: Value,
+}
+
+impl Refused {
+    fn because(reason: String) -> Self {
+        let error = json!({ "reason": reason });
+        Self { reason, error }
+    }
+}
 
 impl Place {
     async fn carry_out(&self, asked: &Asked) -> Came {
@@ -166,7 +182,9 @@ impl Place {
         let key = self.key.as_deref().filter(|key| !key.is_empty());
         match through(&remote::client(server, key, self.ca.as_deref())?, asked).await {
             Ok(done) => Ok(Ok(done)),
-            Err(ClientError::Problem(problem)) => Ok(Err(problem.to_string())),
+            Err(ClientError::Problem(problem)) => {
+                Ok(Err(Refused { reason: problem.to_string(), error: serde_json::to_value(problem)? }))
+            }
             Err(error) if self.server.is_none() && !Path::new(USUAL).exists() => {
                 let hint =
                     format!("there is no {USUAL} in this folder; name a database with --db, or a server with --server");
@@ -201,9 +219,8 @@ async fn in_database(database: &Database, asked: &Asked) -> Came {
     };
     let store = match opened {
         Err(error @ StoreError::Locked { .. }) => {
-            return Ok(Err(format!(
-                "{database}: {error}; or ask the server that has it open, with --server and --key"
-            )));
+            let reason = format!("{database}: {error}; or ask the server that has it open, with --server and --key");
+            return Ok(Err(Refused::because(reason)));
         }
         opened => opened.with_context(|| database.to_string())?,
     };
@@ -223,7 +240,10 @@ async fn in_database(database: &Database, asked: &Asked) -> Came {
     match done {
         Ok(done) => Ok(Ok(done)),
         Err(EngineError::Store(error)) => Err(anyhow!("{database}: {error}")),
-        Err(refused) => Ok(Err(format!("{refused} [{}]", refused.code()))),
+        Err(refused) => {
+            let error = json!({ "status": refused.status(), "code": refused.code(), "reason": refused.to_string() });
+            Ok(Err(Refused { reason: format!("{refused} [{}]", refused.code()), error }))
+        }
     }
 }
 

@@ -4,14 +4,16 @@ use anyhow::Result;
 use clap::Args;
 use onceward_worker::{Client, ClientError, Listing, Record};
 
-use crate::answer::Outcome;
+use crate::answer::{Outcome, complain};
 use crate::remote::Remote;
 use crate::table::{plain, table, when};
 
 /// Records in one question.
 const PAGE: usize = 1_000;
 
-/// List records, the newest last
+/// List records, the oldest first
+///
+/// Where there are more than `--limit` shows, standard error says so.
 ///
 /// Exits with 0 when they are listed, also if there are none; with 1 if that was refused; with 2 if the server cannot be reached.
 #[derive(Args)]
@@ -55,6 +57,12 @@ impl List {
             let page = client.list(&listing).await?;
             records.extend(page.records);
             match page.next {
+                Some(_) if records.len() >= self.limit => {
+                    complain(&format!(
+                        "these are the first {}, and there are more: --limit shows them\n",
+                        records.len()
+                    ));
+                }
                 Some(next) => listing.cursor = Some(next),
                 None => break,
             }

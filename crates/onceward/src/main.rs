@@ -1,6 +1,6 @@
 //! The binary. One file a subcommand; what they share is how files are read (`files`), which lifecycles ship with it
-//! (`shipped`) and what they add to the server (`parts`), which database or server is meant (`database`, `remote`), how answers are printed (`answer`, `table`) and how far it
-//! is (`bar`).
+//! (`shipped`), which database or server is meant (`database`, `remote`), how answers are printed (`answer`, `table`, `voice`) and how
+//! far it is (`bar`).
 
 mod answer;
 mod backup;
@@ -28,6 +28,7 @@ mod shipped;
 mod supervise;
 mod table;
 mod verify;
+mod voice;
 mod watch;
 mod work;
 
@@ -98,13 +99,11 @@ fn main() -> ExitCode {
         Verb::Watch(watch) => watch.run(),
         Verb::Work(work) => work.run(),
     };
-    logging::flush();
-    match done {
-        Ok(outcome) => outcome.into(),
+    let outcome = done.unwrap_or_else(|error| {
         // What could not even be tried: a file that is not there, a name nobody knows.
-        Err(error) => {
-            answer::complain(&format!("error: {error:#}\n"));
-            answer::Outcome::Misuse.into()
-        }
-    }
+        answer::complain(&format!("error: {error:#}\n"));
+        answer::Outcome::Misuse
+    });
+    voice::end();
+    outcome.into()
 }

@@ -30,9 +30,12 @@ pub(crate) struct Remote {
 
 impl Remote {
     pub(crate) fn client(&self) -> Result<Client> {
-        let key = self.key.as_deref().filter(|key| !key.is_empty());
         let patience = Patience { retries: RETRIES, ..Patience::default() };
-        Ok(client(&self.server, key, self.ca.as_deref())?.with(patience))
+        Ok(client(&self.server, self.key(), self.ca.as_deref())?.with(patience))
+    }
+
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.key.as_deref().filter(|key| !key.is_empty())
     }
 
     /// Ask, and print what came back: as JSON, or as people read it.

@@ -179,7 +179,7 @@ impl Serve {
             }
             // To a program that reads the log, the log says it.
             if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-                logging::tell("stopping: finishing what is under way; once more ends it at once\n");
+                complain("stopping: finishing what is under way; once more ends it at once\n");
             }
             tokio::spawn(async move {
                 tokio::select! {

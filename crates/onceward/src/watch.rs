@@ -1,13 +1,17 @@
 //! `onceward watch`: see what happens, as it happens.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd as _;
+use std::pin::pin;
 
 use anyhow::Result;
 use clap::Args;
 use onceward_worker::{Client, ClientError, Entry, Following};
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
 use uuid::Uuid;
 
-use crate::answer::{Outcome, say};
+use crate::answer::{Outcome, complain, is_heard};
 use crate::history;
 use crate::remote::{Remote, refused, runtime};
 
@@ -16,10 +20,11 @@ const REMEMBERED: usize = 10_000;
 
 /// See what happens, as it happens
 ///
-/// With an id: the record's story so far, and what follows. Without: everything that you may see, from now on. Ends with Ctrl-C, or
-/// when the state of `--until` is reached.
+/// With an id: the record's story so far, and what follows. Without: everything that you may see, from now on. Ends with Ctrl-C, when
+/// the state of `--until` is reached or the record has ended in another, or when nobody reads what it prints.
 ///
-/// Exits with 0 when the state is reached; with 1 if it was refused; with 2 if the server cannot be reached.
+/// Exits with 0 when the state is reached; with 1 if the record ended in another, or it was refused; with 2 if the server cannot be
+/// reached.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  onceward watch\n  onceward watch 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b --until SUCCEEDED"
@@ -48,7 +53,11 @@ impl Watch {
         let client = self.remote.client()?;
         runtime()?.block_on(async {
             match self.follow(&client).await {
-                Ok(Shown::Reached) => Ok(Outcome::Done),
+                Ok(Shown::Reached | Shown::Unread) => Ok(Outcome::Done),
+                Ok(Shown::Ended(state)) => {
+                    complain(&format!("error: it has ended in {state}\n"));
+                    Ok(Outcome::Wanting)
+                }
                 Ok(Shown::Failed(error)) => Err(error),
                 Err(error) => refused(error, self.json),
             }
@@ -68,8 +77,20 @@ impl Watch {
             }
         }
         let mut stream = client.follow(&following);
+        let mut unread = pin!(until_nobody_reads());
         loop {
-            let entry = stream.next().await?;
+            // What has ended never comes to another state: it would be waited for in vain.
+            if let (Some(id), Some(_)) = (self.id, &self.until) {
+                let record = client.get(id).await?;
+                let is_shown = states.get(&id) == Some(&record.state);
+                if record.finished_at.is_some() && is_shown {
+                    return Ok(Shown::Ended(record.state));
+                }
+            }
+            let entry = tokio::select! {
+                entry = stream.next() => entry?,
+                () = &mut unread => return Ok(Shown::Unread),
+            };
             if let Some(end) = self.show(&entry, &mut states) {
                 return Ok(end);
             }
@@ -91,8 +112,10 @@ impl Watch {
                 format!("{when}  {}{event:<10}  {state:<24}  {by}  {attempt}  {note}", record.unwrap_or_default());
             line.trim_end().to_owned()
         };
-        if let Err(error) = say(&format!("{line}\n")) {
-            return Some(Shown::Failed(error));
+        match is_heard(&format!("{line}\n")) {
+            Ok(true) => {}
+            Ok(false) => return Some(Shown::Unread),
+            Err(error) => return Some(Shown::Failed(error)),
         }
         let (record, state) = (entry.record?, entry.state.clone()?);
         let is_reached = self.until.as_ref() == Some(&state);
@@ -106,5 +129,22 @@ impl Watch {
 
 enum Shown {
     Reached,
+    /// In another state than the one that is waited for.
+    Ended(String),
+    /// By anybody any more.
+    Unread,
     Failed(anyhow::Error),
+}
+
+/// Also where nothing is written for long. Files and the like are always read.
+async fn until_nobody_reads() {
+    let registered = match std::io::stdout().as_fd().try_clone_to_owned() {
+        // Not checked, so that it stays as blocking as it is: nothing is written to it here.
+        Ok(out) => pipe::Sender::from_owned_fd_unchecked(out).ok(),
+        Err(_) => None,
+    };
+    match registered {
+        Some(out) => drop(out.ready(Interest::ERROR).await),
+        None => std::future::pending().await,
+    }
 }

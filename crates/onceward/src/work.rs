@@ -3,26 +3,19 @@
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration as Length;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use onceward_core::time::Duration;
-use onceward_worker::{CommandEnd, Commands, Launcher, ResultKind, Working};
+use onceward_worker::{CommandEnd, Commands, Complaint, Launcher, ResultKind, Working};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::answer::{Outcome, complain};
 use crate::logging::{self, LogFormat};
 use crate::remote::{Remote, refused};
 use crate::supervise::SUPERVISE;
-
-/// Lines that programs have written and nobody has read yet. What comes on top of them is left out.
-const LINES: usize = 10_000;
-
-/// For the last of them to be read.
-const LAST_LINES: Length = Length::from_secs(2);
 
 /// Run a program for each job
 ///
@@ -61,7 +54,7 @@ pub(crate) struct Work {
     /// A program that runs longer is ended, and its job fails with TIMEOUT, retryably
     #[arg(long, value_name = "TIME", value_parser = length)]
     timeout: Option<Length>,
-    /// How long programs may go on when the worker is to end
+    /// How long programs may go on when the worker is to end; the last of it, as long as `--kill-after`, is for ending them
     #[arg(long, default_value = "25s", value_name = "TIME", value_parser = length)]
     grace: Length,
     /// Between asking a program to end (SIGTERM) and ending it (SIGKILL)
@@ -70,12 +63,12 @@ pub(crate) struct Work {
     /// How standard output becomes the result
     #[arg(long, default_value = "auto", value_name = "KIND")]
     result: Kind,
-    /// Give programs a payload that is a JSON string as it is, quotes and all, and not its text
-    #[arg(long)]
-    raw: bool,
     /// End when there is no job left, instead of waiting for more
     #[arg(long)]
     until_idle: bool,
+    /// Give programs a payload that is a JSON string as it is, quotes and all, and not its text
+    #[arg(long)]
+    raw: bool,
     /// Let programs have the worker's key in `ONCEWARD_KEY`
     #[arg(long)]
     pass_key: bool,
@@ -103,9 +96,11 @@ fn length(text: &str) -> Result<Length, String> {
 
 impl Work {
     pub(crate) fn run(&self) -> Result<Outcome> {
-        logging::start(self.log_format)?;
+        let format = logging::start(self.log_format)?;
         let client = self.remote.client()?;
-        let (tell, told) = teller();
+        // Else every program could read the key in what the kernel tells of our environment.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         let commands = Commands {
             timeout: self.timeout,
             kill_after: self.kill_after.min(self.grace),
@@ -117,8 +112,8 @@ impl Work {
                 Kind::Bytes => ResultKind::Bytes,
             },
             raw: self.raw,
-            pass_key: self.pass_key,
-            tell,
+            key: self.remote.key().filter(|_| self.pass_key).map(str::to_owned),
+            tell: Arc::new(move |said| pass_on(said, format)),
             ..Commands::new(self.command.clone(), Launcher::this_program(&[SUPERVISE]).context("cannot find myself")?)
         };
         let working = Working {
@@ -130,14 +125,11 @@ impl Work {
         };
         // It mostly waits; a second thread keeps hearts beating while the first is busy.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        complain(&format!("{} works on {} at {}\n", working.name, self.lifecycle, client.server()));
+        mention(format, &format!("{} works on {} at {}", working.name, self.lifecycle, client.server()));
         let ended = runtime.block_on(async {
-            let shutdown = shutdown()?;
+            let shutdown = shutdown(format)?;
             anyhow::Ok(commands.run(&client, working, shutdown).await)
         })?;
-        // Its tasks hold the way to the teller.
-        drop(runtime);
-        let _ = told.recv_timeout(LAST_LINES);
         match ended {
             Ok(CommandEnd::Closed) => Ok(Outcome::Done),
             Ok(CommandEnd::CannotRun(why)) => {
@@ -154,16 +146,41 @@ fn own_name() -> String {
     format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
 }
 
-/// Comes with the first signal to end. The second ends everything at once: supervisors see to the programs.
-fn shutdown() -> Result<impl Future<Output = ()>> {
+/// For a program that reads the log it stands in the log.
+fn mention(format: LogFormat, text: &str) {
+    match format {
+        LogFormat::Human => complain(&format!("{text}\n")),
+        LogFormat::Json => tracing::info!("{text}"),
+    }
+}
+
+/// A program's line, in the same form as the log but whatever of that is asked for.
+fn pass_on(said: &Complaint<'_>, format: LogFormat) {
+    match format {
+        LogFormat::Human => complain(&format!("{said}\n")),
+        LogFormat::Json => {
+            let Complaint { record, token, line } = said;
+            let time = jiff::Timestamp::now();
+            let said = json!({ "timestamp": time, "level": "INFO", "message": line, "record": record, "token": token, "target": "program" });
+            complain(&format!("{said}\n"));
+        }
+    }
+}
+
+/// Comes with the first signal to end, or when the terminal is closed. The second signal ends everything at once: supervisors see to
+/// the programs.
+fn shutdown(format: LogFormat) -> Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut hang_up = signal(SignalKind::hangup())?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = hang_up.recv() => {}
         }
-        logging::tell("ending: what runs may finish within the grace; a second signal ends at once\n");
+        mention(format, "ending: what runs may finish within the grace; a second signal ends at once");
         tokio::spawn(async move {
+            // A shell and its terminal may both send a hang-up, which is meant once.
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
@@ -171,33 +188,4 @@ fn shutdown() -> Result<impl Future<Output = ()>> {
             std::process::exit(Outcome::Wanting as i32);
         });
     })
-}
-
-type Tell = Arc<dyn Fn(&str) + Send + Sync>;
-
-/// Programs' complaints go out by a thread of their own: whoever does not read them must not stop hearts from beating. The second
-/// part ends when all of them are out.
-fn teller() -> (Tell, Receiver<()>) {
-    let (sender, lines): (SyncSender<String>, _) = sync_channel(LINES);
-    let (end, ended) = sync_channel(0);
-    let left_out = Arc::new(AtomicUsize::new(0));
-    let missing = Arc::clone(&left_out);
-    std::thread::spawn(move || {
-        let count = || match missing.swap(0, Ordering::Relaxed) {
-            0 => {}
-            lines => complain(&format!("{lines} lines are left out: they came faster than they were read\n")),
-        };
-        for line in lines {
-            count();
-            complain(&line);
-        }
-        count();
-        drop(end);
-    });
-    let tell = Arc::new(move |line: &str| {
-        if let Err(TrySendError::Full(_)) = sender.try_send(format!("{line}\n")) {
-            left_out.fetch_add(1, Ordering::Relaxed);
-        }
-    });
-    (tell, ended)
 }

@@ -72,5 +72,5 @@ fn the_tour_works_as_pasted() {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
     let once = text.lines().filter(|line| line.contains("commit")).count();
-    assert!(once >= 1, "{text}");
+    assert_eq!(once, 1, "{text}");
 }

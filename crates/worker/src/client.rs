@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +23,12 @@ const IDLE: Duration = Duration::from_secs(20);
 
 /// A server that is there accepts within this time, also over a slow line.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// A connection that is waited on is asked whether its other end is still there after so long, and so often from then on. One that
+/// went silent, because a host or a table of addresses on the way is gone, is known to be dead after about half a minute.
+const STILL_THERE: Duration = Duration::from_secs(10);
+const ASKED_AGAIN: Duration = Duration::from_secs(5);
+const UNANSWERED: u32 = 3;
 
 /// How long to wait, and how long to go on trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +52,29 @@ pub struct Client {
     pub(crate) patience: Patience,
 }
 
+type Connections = Pool<Connector, Full<Bytes>>;
+type Connector = HttpsConnector<HttpConnector>;
+
 pub(crate) struct Line {
-    pub(crate) pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    connector: Connector,
+    connections: Mutex<Connections>,
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
     /// What stands before `/v1`, where the server lives below a path; without a slash at its end.
     pub(crate) prefix: String,
     pub(crate) authorization: Option<HeaderValue>,
+}
+
+impl Line {
+    pub(crate) fn connections(&self) -> Connections {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An answer did not come in time. The connections that idle may be as dead as the one that was waited on, so that the next
+    /// question had better go over a new one.
+    pub(crate) fn distrust(&self) {
+        *self.connections.lock().unwrap_or_else(PoisonError::into_inner) = connections(&self.connector);
+    }
 }
 
 /// The key is not shown.
@@ -95,7 +117,9 @@ impl Client {
         let prefix = path.trim_end_matches('/').to_owned();
         let authorization = key.map(bearer).transpose()?;
         let roots = if scheme == Scheme::HTTPS { trust::roots(file)? } else { RootCertStore::empty() };
-        let line = Line { pool: pool(roots)?, scheme, authority, prefix, authorization };
+        let connector = connector(roots)?;
+        let connections = Mutex::new(connections(&connector));
+        let line = Line { connector, connections, scheme, authority, prefix, authorization };
         Ok(Self { line: Arc::new(line), patience: Patience::default() })
     }
 
@@ -125,12 +149,18 @@ fn without_secrets(url: &str) -> String {
     }
 }
 
-fn pool(roots: RootCertStore) -> Result<Pool<HttpsConnector<HttpConnector>, Full<Bytes>>, ClientError> {
+fn connector(roots: RootCertStore) -> Result<Connector, ClientError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // A question is one small write; nothing is to be gained by waiting for more.
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT));
+    tcp.set_keepalive(Some(STILL_THERE));
+    tcp.set_keepalive_interval(Some(ASKED_AGAIN));
+    tcp.set_keepalive_retries(Some(UNANSWERED));
+    // The same where something was sent that is never acknowledged.
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(STILL_THERE + ASKED_AGAIN * UNANSWERED));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -142,9 +172,13 @@ fn pool(roots: RootCertStore) -> Result<Pool<HttpsConnector<HttpConnector>, Full
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp);
+    Ok(connector)
+}
+
+fn connections(connector: &Connector) -> Connections {
     let mut pool = Pool::builder(TokioExecutor::new());
     pool.pool_idle_timeout(IDLE).pool_timer(TokioTimer::new());
-    Ok(pool.build(connector))
+    pool.build(connector.clone())
 }
 
 #[cfg(test)]

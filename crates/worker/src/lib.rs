@@ -10,7 +10,7 @@
 //!     Ok::<_, Failure>(text.len())
 //! });
 //! // ... until the program is to end:
-//! worker.close().await;
+//! worker.close().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -31,7 +31,8 @@
 //! - A call is sent again only where that is safe: it carries a key or a token, it only looks, or the server cannot have seen it.
 //! - A handler runs at least once for each job, and its result is committed at most once. It may run twice: when its worker or the
 //!   server dies, or when its lease is lost. What it does to the world outside must bear that.
-//! - No handler runs on when its lease is surely gone; it is told so a moment before, and dropped then.
+//! - No handler runs on when its lease is surely gone; it is told so a moment before, and dropped then. A handler can be dropped only
+//!   where it waits: one that computes or blocks for long must do so in `spawn_blocking`, since hearts beat in the same runtime.
 
 mod client;
 mod command;
@@ -48,7 +49,7 @@ mod wire;
 mod work;
 
 pub use client::{Client, Patience};
-pub use command::{CommandEnd, Commands, Launcher, ResultKind, execute, supervise};
+pub use command::{CommandEnd, Commands, Complaint, Launcher, ResultKind, execute, supervise};
 pub use error::{ClientError, Problem};
 pub use leases::LeaseCall;
 pub use payload::Payload;

@@ -27,6 +27,16 @@ impl Payload {
         Self::json(&text).unwrap_or_else(|_| Self::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
+    /// Bytes as they were kept: JSON where they are some. The server looks at small ones only, and what a program reads must not hang
+    /// on how large it is.
+    pub(crate) fn found(bytes: Bytes) -> Self {
+        match serde_json::from_slice::<&RawValue>(&bytes) {
+            // Whatever stands around it would be lost.
+            Ok(json) if json.get().len() == bytes.len() => Self::Json(json.to_owned()),
+            _ => Self::Bytes(bytes),
+        }
+    }
+
     /// Read as JSON, also where it came as bytes.
     pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         match self {
@@ -94,6 +104,14 @@ mod tests {
         assert_eq!(Payload::Bytes(Bytes::from_static(b"\0\xff")).into_bytes(), &b"\0\xff"[..]);
         assert_eq!(json("\"a\"").into_bytes(), "a");
         assert_eq!(json("\"a\"").into_raw(), "\"a\"", "unless it is told to leave it alone");
+    }
+
+    #[test]
+    fn what_is_json_is_known_as_such_without_being_told() {
+        assert_eq!(Payload::found("\"a\\nb\"".into()).into_bytes(), "a\nb");
+        for kept in ["{ \"a\" :1.50}", " 1\n", "1\n", "", "a", "\"a", "\u{feff}1"] {
+            assert_eq!(Payload::found(kept.into()).into_bytes(), kept);
+        }
     }
 
     #[test]

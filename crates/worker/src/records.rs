@@ -1,8 +1,6 @@
 //! Records: made, looked at, and sent events.
 
-use http::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 use uuid::Uuid;
 
@@ -192,20 +190,9 @@ impl Client {
 
     /// A record's payload, where it has one that is for this caller.
     pub async fn payload(&self, id: Uuid) -> Result<Option<Payload>, ClientError> {
-        let answered = match self.send(&Ask::get(format!("/v1/records/{id}/payload"))).await {
-            Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => return Ok(None),
-            answered => answered?,
-        };
-        let kind = answered.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if kind.starts_with("application/json") {
-            return serde_json::from_slice(&answered.body)
-                .map(|json| Some(Payload::Json(json)))
-                .map_err(|error| self.not_understood(&error));
-        }
-        // A server does not look into long ones. As in a lease, what is JSON from its first byte to its last is taken for it.
-        match serde_json::from_slice::<Box<RawValue>>(&answered.body) {
-            Ok(json) if json.get().len() == answered.body.len() => Ok(Some(Payload::Json(json))),
-            _ => Ok(Some(Payload::Bytes(answered.body))),
+        match self.send(&Ask::get(format!("/v1/records/{id}/payload"))).await {
+            Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => Ok(None),
+            answer => answer.map(|bytes| Some(Payload::found(bytes))),
         }
     }
 

@@ -163,18 +163,14 @@ impl Client {
     }
 
     /// Tried once: whoever keeps a job knows how long it is worth while to try again.
-    pub(crate) async fn report_once(
-        &self,
-        reports: &[&Report],
-        most: Option<Duration>,
-    ) -> Result<Vec<Outcome<Reported>>, ClientError> {
+    pub(crate) async fn report_once(&self, reports: &[&Report]) -> Result<Vec<Outcome<Reported>>, ClientError> {
         if let [report] = reports {
-            return match self.ask(&Ask { again: Again::Never, most, ..alone(report)? }).await {
+            return match self.ask(&Ask { again: Again::Never, ..alone(report)? }).await {
                 Ok(reported) => Ok(vec![Outcome::Done(reported)]),
                 Err(error) => Err(error),
             };
         }
-        let answers: Results<Reported> = self.ask(&Ask { again: Again::Never, most, ..together(reports)? }).await?;
+        let answers: Results<Reported> = self.ask(&Ask { again: Again::Never, ..together(reports)? }).await?;
         Ok(answers.results)
     }
 }

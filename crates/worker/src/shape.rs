@@ -90,7 +90,7 @@ pub struct Leased {
     pub token: u64,
     pub attempt: u64,
     pub expires_at: Timestamp,
-    /// How much of it was left when the server answered.
+    /// What was left of the lease when the server answered; older servers do not say.
     #[serde(default)]
     expires_in_ms: Option<u64>,
     pub record: Record,
@@ -114,14 +114,20 @@ impl Leased {
         self.payload.is_none() && self.payload_base64.is_none() && self.record.payload.is_some()
     }
 
-    /// How much of the lease is left: less than its length where this is the answer to a question that was asked before.
-    pub fn left(&self) -> Duration {
-        self.expires_in_ms.map_or_else(|| self.length(), |ms| Duration::from_millis(ms).min(self.length()))
-    }
-
     /// How long it was leased for. The lease is the newest thing that happened to the record.
     pub fn length(&self) -> Duration {
-        Duration::try_from(self.expires_at.duration_since(self.record.updated_at)).unwrap_or_default()
+        let whole = Duration::try_from(self.expires_at.duration_since(self.record.updated_at)).unwrap_or_default();
+        whole.max(self.left_of(whole))
+    }
+
+    /// What was left of the lease when the answer came: less than its length where the answer to an earlier question was lost, and
+    /// the lease was found again by its key.
+    pub fn left(&self) -> Duration {
+        self.left_of(self.length())
+    }
+
+    fn left_of(&self, whole: Duration) -> Duration {
+        self.expires_in_ms.map_or(whole, Duration::from_millis)
     }
 }
 

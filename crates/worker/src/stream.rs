@@ -14,13 +14,13 @@ use crate::error::ClientError;
 use crate::shape::Entry;
 use crate::wire::{Ask, Backoff, escaped};
 
+/// The server says something every 15 seconds, if only that it is there. Who is silent for so long is gone.
+const SILENCE: Duration = Duration::from_secs(60);
+
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// A refusal that is longer is cut.
 const LARGEST_REFUSAL: usize = 64 << 10;
-
-/// A server that says nothing for so long, not even that it is there, is taken for gone.
-const SILENCE: Duration = Duration::from_mins(1);
 
 /// No entry of the log is longer: its fields are bounded, and payloads stand in it by their hash.
 const LONGEST_LINE: usize = 16 << 20;
@@ -65,8 +65,8 @@ impl Client {
 impl Stream {
     /// The next entry, as soon as there is one. An error ends it, but for one that may pass: then it may be asked again.
     pub async fn next(&mut self) -> Result<Entry, ClientError> {
-        // From the first failure on: quiet hours before it are no reason to give up.
-        let mut until = None;
+        // Patience is for a server that is away, and counts from when it is missed: an entry may be waited for without end.
+        let mut away = None;
         loop {
             let error = match self.try_next().await {
                 Ok(Some(entry)) => {
@@ -79,11 +79,13 @@ impl Stream {
                 Err(error) if !error.may_pass() => return Err(error),
                 Err(error) => Some(error),
             };
-            self.open = None;
+            let was_open = self.open.take().is_some();
             let pause = self.backoff.pause();
-            let until = *until.get_or_insert_with(|| Instant::now() + self.client.patience.retries);
+            let now = Instant::now();
+            // A connection that stood is missed from now on.
+            let since = if was_open { *away.insert(now) } else { *away.get_or_insert(now) };
             match error {
-                Some(error) if Instant::now() + pause > until => return Err(error),
+                Some(error) if now + pause > since + self.client.patience.retries => return Err(error),
                 _ => tokio::time::sleep(pause).await,
             }
         }
@@ -96,18 +98,21 @@ impl Stream {
         };
         loop {
             while let Some(event) = open.lines.event().map_err(|error| self.client.not_understood(&error))? {
-                let Some(data) = &event.data else {
-                    // A place alone says how far the log was looked through.
-                    self.last = self.last.max(event.place);
+                // Also without an entry: where to go on from, should there be none before the connection breaks.
+                self.last = event.id.or(self.last);
+                if event.data.is_empty() {
                     continue;
-                };
+                }
                 // Others than entries are for later servers to invent.
                 if event.name.as_deref().is_none_or(|name| name == "entry" || name == "message") {
-                    return serde_json::from_str(data).map(Some).map_err(|error| self.client.not_understood(&error));
+                    return serde_json::from_str(&event.data)
+                        .map(Some)
+                        .map_err(|error| self.client.not_understood(&error));
                 }
             }
             match timeout(SILENCE, open.body.frame()).await {
-                Ok(None) | Err(_) => return Ok(None),
+                Err(_) => return Err(self.client.timed_out(SILENCE)),
+                Ok(None) => return Ok(None),
                 Ok(Some(Err(error))) => return Err(self.client.unreachable(&error, false)),
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
@@ -135,9 +140,9 @@ async fn open(client: &Client, path: &str, last: Option<u64>) -> Result<Open, Cl
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Event {
     name: Option<String>,
-    place: Option<u64>,
-    /// None in one that is only a sign of life, or a place.
-    data: Option<String>,
+    /// Its place in the log.
+    id: Option<u64>,
+    data: String,
 }
 
 /// Bytes as they come, cut into lines and these into events.
@@ -147,6 +152,7 @@ struct Lines {
     /// So many bytes of the rest have no line's end in them.
     searched: usize,
     event: Event,
+    has_data: bool,
 }
 
 impl Lines {
@@ -158,17 +164,24 @@ impl Lines {
     fn event(&mut self) -> Result<Option<Event>, String> {
         while let Some(line) = self.line()? {
             if line.is_empty() {
-                return Ok(Some(std::mem::take(&mut self.event)));
+                let event = std::mem::take(&mut self.event);
+                if std::mem::take(&mut self.has_data) || event.id.is_some() {
+                    return Ok(Some(event));
+                }
+                continue;
             }
             let (field, value) = line.split_once(':').unwrap_or((&line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value);
             match field {
-                "data" => match &mut self.event.data {
-                    Some(data) => data.extend(["\n", value]),
-                    none => *none = Some(value.to_owned()),
-                },
+                "data" => {
+                    if self.has_data {
+                        self.event.data.push('\n');
+                    }
+                    self.event.data.push_str(value);
+                    self.has_data = true;
+                }
                 "event" => self.event.name = Some(value.to_owned()),
-                "id" => self.event.place = value.parse().ok(),
+                "id" => self.event.id = value.parse().ok(),
                 // A comment keeps the connection alive.
                 _ => {}
             }
@@ -205,15 +218,13 @@ mod tests {
             for piece in text.as_bytes().chunks(size) {
                 lines.add(&Bytes::copy_from_slice(piece));
                 while let Some(event) = lines.event().expect("UTF-8") {
-                    events.push((event.name, event.place, event.data));
+                    events.push((event.name, event.id, event.data));
                 }
             }
             let expected = [
-                (None, None, None),
-                (None, Some(6), None),
-                (Some("entry".to_owned()), Some(7), Some("{\"a\":\n1}".to_owned())),
-                (Some("bye".to_owned()), None, None),
-                (None, None, Some("x".to_owned())),
+                (None, Some(6), String::new()),
+                (Some("entry".to_owned()), Some(7), "{\"a\":\n1}".to_owned()),
+                (None, None, "x".to_owned()),
             ];
             assert_eq!(events, expected, "in pieces of {size}");
         }

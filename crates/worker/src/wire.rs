@@ -46,12 +46,11 @@ pub(crate) struct Ask {
     /// The idempotency key.
     pub(crate) key: Option<String>,
     pub(crate) if_match: Option<u64>,
+    /// W3C trace context.
     pub(crate) traceparent: Option<Arc<str>>,
     /// How long the server itself may wait before it answers.
     pub(crate) wait: Duration,
     pub(crate) again: Again,
-    /// For the answer, where that is worth less waiting than the client has patience.
-    pub(crate) most: Option<Duration>,
 }
 
 impl Ask {
@@ -65,7 +64,6 @@ impl Ask {
             traceparent: None,
             wait: Duration::ZERO,
             again: Again::Safe,
-            most: None,
         }
     }
 
@@ -81,26 +79,20 @@ impl Ask {
     }
 }
 
-/// What came back.
-pub(crate) struct Answered {
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
 impl Client {
     /// Ask, and read the answer.
     pub(crate) async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, ClientError> {
-        let answered = self.send(ask).await?;
-        serde_json::from_slice(&answered.body).map_err(|error| self.not_understood(&error))
+        let answer = self.send(ask).await?;
+        serde_json::from_slice(&answer).map_err(|error| self.not_understood(&error))
     }
 
     /// Ask until there is an answer, or no reason to go on.
-    pub(crate) async fn send(&self, ask: &Ask) -> Result<Answered, ClientError> {
+    pub(crate) async fn send(&self, ask: &Ask) -> Result<Bytes, ClientError> {
         let until = Instant::now() + self.patience.retries;
         let mut backoff = Backoff::default();
         loop {
             let error = match self.once(ask).await {
-                Ok(answered) => return Ok(answered),
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             let again = match ask.again {
@@ -117,20 +109,20 @@ impl Client {
         }
     }
 
-    async fn once(&self, ask: &Ask) -> Result<Answered, ClientError> {
-        let after = ask.most.map_or(self.patience.answer, |most| most.min(self.patience.answer)) + ask.wait;
+    async fn once(&self, ask: &Ask) -> Result<Bytes, ClientError> {
+        let after = self.patience.answer + ask.wait;
         let until = Instant::now() + after;
         let response = self.open(ask, until, JSON, None).await?;
         let (parts, body) = response.into_parts();
         let collected = timeout_at(until, Limited::new(body, LARGEST_ANSWER).collect()).await;
         let body = match collected {
-            Err(_) => return Err(ClientError::TimedOut { server: self.server(), after }),
+            Err(_) => return Err(self.timed_out(after)),
             Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(self.not_understood(&error)),
             Ok(Err(error)) => return Err(self.unreachable(&*error, false)),
             Ok(Ok(collected)) => collected.to_bytes(),
         };
         if parts.status.is_success() {
-            return Ok(Answered { headers: parts.headers, body });
+            return Ok(body);
         }
         Err(self.refused(parts.status.as_u16(), &parts.headers, &body))
     }
@@ -144,8 +136,8 @@ impl Client {
         last_event: Option<u64>,
     ) -> Result<Response<Incoming>, ClientError> {
         let request = self.request(ask, accept, last_event)?;
-        match timeout_at(until, self.line.pool.request(request)).await {
-            Err(_) => Err(ClientError::TimedOut { server: self.server(), after: self.patience.answer + ask.wait }),
+        match timeout_at(until, self.line.connections().request(request)).await {
+            Err(_) => Err(self.timed_out(self.patience.answer + ask.wait)),
             Ok(Err(error)) => Err(self.unreachable(&error, error.is_connect())),
             Ok(Ok(response)) => Ok(response),
         }
@@ -201,6 +193,11 @@ impl Client {
         };
         let problem = Problem { status, retry_after: seconds(headers), ..problem };
         ClientError::Problem(Box::new(problem.settled()))
+    }
+
+    pub(crate) fn timed_out(&self, after: Duration) -> ClientError {
+        self.line.distrust();
+        ClientError::TimedOut { server: self.server(), after }
     }
 
     pub(crate) fn not_understood(&self, error: &dyn std::fmt::Display) -> ClientError {

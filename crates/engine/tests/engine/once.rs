@@ -140,6 +140,26 @@ fn leases_and_reports() {
     });
 }
 
+/// What a key was given and is over is not given once more: neither the lease that ran out, nor another job in its place.
+#[test]
+fn a_lease_that_is_over_is_not_given_again() {
+    on_each(unpolled(), async |engine, clock| {
+        for _ in 0..3 {
+            job(engine).await;
+        }
+        let bob = worker("bob");
+        // Waits, should it look for others: then this test would not end.
+        let wanted = Wanted { most: 2, wait: LONG, key: Some("take".into()), ..Wanted::one(JOB, "w") };
+        let first = engine.lease(&bob, &wanted).await.unwrap();
+        assert_eq!(first.len(), 2);
+        engine.commit(&bob, first[0].record.id, first[0].token, json!(1), true).await.unwrap();
+        let again = engine.lease(&bob, &wanted).await.unwrap();
+        assert_eq!(again.iter().map(|job| job.record.id).collect::<Vec<_>>(), [first[1].record.id]);
+        clock.set(first[1].expires_at);
+        assert!(engine.lease(&bob, &wanted).await.unwrap().is_empty());
+    });
+}
+
 /// A worker that asks again while its first call still waits for a job is told so.
 #[test]
 fn a_lease_that_still_waits() {

@@ -9,8 +9,9 @@ use onceward_engine::{Config, Engine, EngineError, Retention};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use onceward_worker::{Client, ClientError};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::answer::{Outcome, complain};
+use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
 use crate::remote::{self, Remote};
 
@@ -86,7 +87,7 @@ pub(super) enum Desk {
 
 impl At {
     /// Do something at the desk. What is refused is told, and is no misuse.
-    pub(super) fn with(&self, work: impl AsyncFnOnce(&Desk) -> Result<Outcome>) -> Result<Outcome> {
+    pub(super) fn with(&self, as_json: bool, work: impl AsyncFnOnce(&Desk) -> Result<Outcome>) -> Result<Outcome> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let done = runtime.block_on(async {
             let desk = self.open().await?;
@@ -96,7 +97,7 @@ impl At {
             }
             done
         });
-        done.or_else(refused)
+        done.or_else(|error| refused(error, as_json))
     }
 
     async fn open(&self) -> Result<Desk> {
@@ -123,12 +124,16 @@ impl At {
 }
 
 /// What is refused, and what may go another time, is not misuse.
-fn refused(error: anyhow::Error) -> Result<Outcome> {
+fn refused(error: anyhow::Error, as_json: bool) -> Result<Outcome> {
     if error.is::<ClientError>() {
-        return error.downcast::<ClientError>().and_then(|error| remote::refused(error, false));
+        return error.downcast::<ClientError>().and_then(|error| remote::refused(error, as_json));
     }
     let is_refusal = match (error.downcast_ref::<EngineError>(), error.downcast_ref::<StoreError>()) {
         (Some(EngineError::Refused(refusal)), _) => {
+            if as_json {
+                let (status, code, reason) = (refusal.status, &refusal.code, &refusal.reason);
+                say(&format!("{:#}\n", json!({ "error": { "status": status, "code": code, "reason": reason } })))?;
+            }
             complain(&format!("error: {}\n", refusal.reason));
             return Ok(Outcome::Wanting);
         }
@@ -139,6 +144,9 @@ fn refused(error: anyhow::Error) -> Result<Outcome> {
     };
     if !is_refusal {
         return Err(error);
+    }
+    if as_json {
+        say(&format!("{:#}\n", json!({ "error": { "reason": format!("{error:#}") } })))?;
     }
     complain(&format!("error: {error:#}\n"));
     Ok(Outcome::Wanting)

@@ -24,7 +24,7 @@ pub(crate) struct List {
 
 impl List {
     pub(super) fn run(&self) -> Result<Outcome> {
-        self.at.with(async |desk| {
+        self.at.with(self.json, async |desk| {
             let versions = desk.versions(self.name.as_deref()).await?;
             say(&if self.json { format!("{:#}\n", as_json(&versions)) } else { shown(&versions) })?;
             Ok(Outcome::Done)

@@ -66,7 +66,7 @@ impl MoveRecords {
         }
         let moving =
             Moving { map, from: self.from.clone(), to: self.to.clone(), ended: self.ended, dry_run: self.dry_run };
-        self.at.with(async |desk| {
+        self.at.with(self.json, async |desk| {
             let mut bar = Bar::wanted();
             let mut all = Moved::default();
             let mut after = None;

@@ -27,7 +27,7 @@ pub(crate) struct Use {
 
 impl Use {
     pub(super) fn run(&self) -> Result<Outcome> {
-        self.at.with(async |desk| {
+        self.at.with(self.json, async |desk| {
             let hash = desk.make_current(&self.name, &self.hash).await?;
             let text = if self.json {
                 format!("{:#}\n", json!({ "lifecycle": self.name, "hash": hash }))

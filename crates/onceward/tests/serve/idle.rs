@@ -6,7 +6,7 @@ use std::time::Instant;
 use onceward_testkit::http::{Reply, write};
 use serde_json::json;
 
-use crate::client::{Db, Served};
+use crate::client::{Db, PATIENCE, Reply, Served, write};
 
 /// Kilobytes that a process has in memory.
 fn resident(pid: u32) -> u64 {
@@ -15,7 +15,16 @@ fn resident(pid: u32) -> u64 {
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
 }
 
-/// Each of them costs a connection and a few kilobytes, and one job wakes one of them.
+/// How many wait for work, as the server itself counts them.
+fn waiting(served: &Served) -> usize {
+    let metrics = served.get("/metrics").text();
+    let line = metrics.lines().find(|line| line.starts_with("onceward_http_long_polls "));
+    line.and_then(|line| line.split(' ').nth(1))
+        .and_then(|count| count.parse().ok())
+        .unwrap_or_else(|| panic!("{metrics}"))
+}
+
+/// Each of them costs a connection and a few kilobytes, and each job goes to one of them.
 #[test]
 fn two_thousand_workers_wait_in_bounded_memory() {
     let served = Served::start(Db::Sqlite);
@@ -26,12 +35,13 @@ fn two_thousand_workers_wait_in_bounded_memory() {
     for stream in &mut waiting {
         write(stream, "POST", "/v1/leases", &[], Some(&wanted));
     }
-    served.get("/livez");
-    let jobs: Vec<_> = (0..50).map(|n| served.job(&json!(n))).collect();
+    while waiting(&served) < 2_000 {}
     let after = resident(served.pid());
+    let mut jobs: Vec<_> = (0..50).map(|n| served.job(&json!(n))).collect();
+    while waiting(&served) > 1_950 {}
     println!("{before} KB before, {after} KB with 2,000 workers that wait");
     assert!(after - before < 200_000, "{before} KB before, {after} KB after");
-    // Whoever got one has an answer; nobody got two, and none was lost.
+    // All are handed out while the server serves; nobody got two, and none was lost.
     served.signal("TERM");
     let mut leased = Vec::new();
     for stream in waiting {
@@ -42,20 +52,17 @@ fn two_thousand_workers_wait_in_bounded_memory() {
         }
     }
     leased.sort();
-    let mut jobs = jobs;
     jobs.sort();
-    let missing = jobs.iter().filter(|job| !leased.contains(job)).count();
-    // The last ones may have come when nobody was handing out any more.
-    assert!(leased.windows(2).all(|pair| pair[0] != pair[1]) && leased.iter().all(|id| jobs.contains(id)));
-    println!("{} of {} jobs were leased before the end, {missing} wait for the next start", leased.len(), jobs.len());
+    assert_eq!(leased, jobs);
 }
 
-/// Printed, not asserted: a busy machine is no bug.
+/// Printed, and bounded only by what no machine takes: a busy one is no bug.
 #[test]
 fn it_is_ready_soon() {
     let before = Instant::now();
     let served = Served::start(Db::Sqlite);
     assert_eq!(served.get("/readyz").status, 200);
     println!("ready on an empty database after {:?}", before.elapsed());
-    assert!(served.greeting.contains("execution.job") || served.greeting.contains("listening on"));
+    assert!(before.elapsed() < PATIENCE, "{:?}", before.elapsed());
+    assert!(served.greeting.starts_with("onceward "), "{}", served.greeting);
 }

@@ -45,6 +45,15 @@ fn input_is_the_payload_byte_for_byte() {
         let shown = stage.runtime.block_on(stage.client.payload(id)).expect("readable").expect("there").into_bytes();
         assert!(shown == payload, "as it was given");
     }
+    // The text of a JSON string, however long it is.
+    for length in [1_000, 100_000, 300_000] {
+        let text = format!("line one\n{}", "a".repeat(length));
+        let record = NewRecord { payload: Some(Payload::text(&text)), ..NewRecord::default() };
+        let id = stage.runtime.block_on(stage.client.create("desk.job", &record)).expect("a job").id;
+        stage.until(id, "DONE");
+        let result = stage.effect(id)["result_base64"].as_str().expect("bytes").to_owned();
+        assert_eq!(result.len(), text.len().div_ceil(3) * 4, "{length}");
+    }
     // A program need not read what it is given.
     let _deaf = stage.work_with(&[], &["true"], Stdio::null());
     let record = NewRecord { payload: Some(Payload::Bytes(vec![b'x'; 60_000].into())), ..NewRecord::default() };
@@ -67,6 +76,7 @@ fn failures_are_retried_or_final() {
     assert_eq!(told(&first("echo 'BUSY: come back' >&2; exit 75"), "DONE"), expected(2, "BUSY", "come back"));
     assert_eq!(told(&first("kill -9 $$"), "DONE"), expected(2, "SIGNAL_9", "signal: 9 (SIGKILL)"));
     assert_eq!(told(&first("kill -SEGV $$"), "DONE").1, "SIGNAL_11");
+    assert_eq!(told(&first("kill -TERM $$"), "DONE").1, "SIGNAL_15");
     assert_eq!(told("echo one >&2; echo 'CORRUPT: bad' >&2; exit 3", "FAILED"), expected(1, "CORRUPT", "bad"));
     assert_eq!(told("exit 1", "FAILED"), expected(1, "EXIT_1", "exit code 1"));
     let too_large = expected(1, "SIZE_EXCEEDED", "the result has more than 1048576 bytes");
@@ -115,7 +125,7 @@ fn a_program_that_cannot_be_run_stops_the_worker_and_not_the_job() {
 fn complaints_are_passed_on_and_bounded() {
     let stage = Stage::new("complaints");
     let id = stage.job("yes 'some words to read' | head -c 5000000 >&2; echo >&2; echo 'END: fine' >&2; exit 3");
-    let mut worker = stage.work_with(&["--until-idle"], &["sh"], Stdio::piped());
+    let mut worker = stage.work_with(&["--until-idle", "--log-format", "human"], &["sh"], Stdio::piped());
     let mut complaints = worker.0.stderr.take().expect("a pipe");
     let mut told = String::new();
     complaints.read_to_string(&mut told).expect("UTF-8");
@@ -125,6 +135,36 @@ fn complaints_are_passed_on_and_bounded() {
     assert!(told.contains(&prefix), "{}", &told[..200]);
     assert!(told.len() < 4 << 20, "{}", told.len());
     assert!(told.contains("left out"));
+}
+
+/// What is read by a program is JSON to the last line, and none of it moves a terminal's cursor.
+#[test]
+fn complaints_are_part_of_the_log() {
+    let stage = Stage::new("json-log");
+    let id = stage.job("printf 'one \\033[2Jtwo\\n' >&2; exit 3");
+    let mut worker = stage.work_with(&["--until-idle"], &["sh"], Stdio::piped());
+    let mut log = String::new();
+    worker.0.stderr.take().expect("a pipe").read_to_string(&mut log).expect("UTF-8");
+    assert_eq!(worker.ended(), Some(0));
+    let parse =
+        |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let lines: Vec<_> = log.lines().map(parse).collect();
+    assert!(
+        lines.iter().any(|line| line["message"].as_str().is_some_and(|text| text.contains("works on desk.job"))),
+        "{log}"
+    );
+    let said = lines.iter().find(|line| line["target"] == "program").unwrap_or_else(|| panic!("{log}"));
+    assert_eq!((&said["message"], &said["record"], &said["token"]), (&json!("one [2Jtwo"), &json!(id), &json!(1)));
+}
+
+/// By the command line or by the environment: it is the same key.
+#[test]
+fn programs_get_the_key_when_they_are_to_have_it() {
+    let stage = Stage::new("pass-key");
+    let id = stage.job("echo \"${ONCEWARD_KEY-none}\"");
+    let worker = stage.work(&["--key", "ow_abc_def", "--pass-key", "--until-idle"]);
+    assert_eq!(worker.ended(), Some(0));
+    assert_eq!((stage.get(id).state.as_str(), &stage.effect(id)["result"]), ("DONE", &json!("ow_abc_def")));
 }
 
 #[test]

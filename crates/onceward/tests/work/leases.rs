@@ -54,32 +54,38 @@ fn a_killed_supervisor_takes_the_program_with_it() {
     assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_9".into()));
 }
 
-/// A supervisor that is told to end goes on: without it nobody would find the program's family when the job is to stop.
-#[test]
-fn a_supervisor_minds_no_signal_but_its_workers_word() {
-    let stage = Stage::new("minding");
-    let pipe = stage.pipe("up");
-    let id = stage.job(&with_a_family(&pipe).replace("echo up", "echo $PPID"));
-    let _worker = stage.work(&["--lease", "900ms", "--kill-after", "50ms"]);
-    let mut heard = pipe.read();
-    let supervisor: i32 = heard.line().parse().expect("a process");
-    let supervisor = rustix::process::Pid::from_raw(supervisor).expect("a process");
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        rustix::process::kill_process(supervisor, signal).expect("it runs");
-    }
-    stage.fire(id, "cancel");
-    assert_eq!(heard.until_all_are_gone(), "");
-    assert_eq!(stage.until(id, "CANCELLED").field("code"), "yielded");
+fn process(number: &str) -> rustix::process::Pid {
+    number.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process")
 }
 
-/// The verdict is the program's, though the supervisor minds the signal that ended it.
+/// It has no time to see to what the program started: the worker does, before anybody else gets the job.
 #[test]
-fn a_program_that_dies_of_a_signal_is_told_of_as_such() {
-    let stage = Stage::new("died");
-    let id = stage.job("if [ $ONCEWARD_ATTEMPT = 1 ]; then kill -TERM $$; fi; echo fine");
+fn a_killed_supervisor_leaves_no_family() {
+    let stage = Stage::new("orphans");
+    let pipe = stage.pipe("up");
+    let family = with_a_family(&pipe).replace("echo up", "echo $PPID");
+    let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
     let _worker = stage.work(&[]);
+    let mut heard = pipe.read();
+    rustix::process::kill_process(process(&heard.line()), Signal::KILL).expect("it runs");
+    assert_eq!(heard.until_all_are_gone(), "");
     let record = stage.until(id, "DONE");
-    assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_15".into()));
+    assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_9".into()));
+}
+
+/// What is sent to all processes of a terminal or a unit is for the worker to mind.
+#[test]
+fn a_supervisor_minds_no_signals_but_its_workers_words() {
+    let stage = Stage::new("unminded");
+    let (up, go) = (stage.pipe("up"), stage.pipe("go"));
+    let id = stage.job(&format!("exec 4<>{}; echo $PPID >{}; read x <&4; echo fine", go.path(), up.path()));
+    let _worker = stage.work(&[]);
+    let supervisor = process(&up.read().line());
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        rustix::process::kill_process(supervisor, signal).expect("it runs");
+    }
+    go.release(1);
+    assert_eq!(stage.until(id, "DONE").attempt, 1);
 }
 
 #[test]

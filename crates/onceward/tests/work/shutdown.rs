@@ -1,5 +1,7 @@
 //! How a worker ends: with what it has begun, or giving it back.
 
+use std::process::Stdio;
+
 use rustix::process::Signal;
 
 use crate::stage::Stage;
@@ -32,6 +34,58 @@ fn what_does_not_finish_in_time_is_given_back() {
     assert_eq!(worker.ended(), Some(0));
     let record = stage.get(id);
     assert_eq!((record.state.as_str(), record.field("yields")), ("WAITING", 1.into()));
+}
+
+/// As systemd does it unless it is told otherwise: the program first, then its supervisor, then the worker. The job did not fail.
+#[test]
+fn a_signal_to_all_processes_gives_jobs_back() {
+    let stage = Stage::new("all-at-once");
+    let up = stage.pipe("up");
+    let id = stage.job(&format!("echo $$ $PPID >{}; exec sleep 1000", up.path()));
+    let worker = stage.work(&[]);
+    let told = up.read().line();
+    for process in told.split(' ') {
+        let process = process.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process");
+        rustix::process::kill_process(process, Signal::TERM).expect("it runs");
+    }
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.ended(), Some(0));
+    let record = stage.get(id);
+    let fields = (record.field("yields"), record.field("failures"));
+    assert_eq!((record.state.as_str(), fields), ("WAITING", (1.into(), 0.into())));
+}
+
+/// A terminal that is closed is a wish to end, like any other.
+#[test]
+fn a_hang_up_lets_what_runs_finish() {
+    let stage = Stage::new("hung-up");
+    let (up, go) = (stage.pipe("up"), stage.pipe("go"));
+    let id = stage.job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
+    let worker = stage.work(&[]);
+    assert_eq!(up.read().line(), "up");
+    worker.signal(Signal::HUP);
+    go.release(1);
+    assert_eq!(worker.ended(), Some(0));
+    assert_eq!(stage.get(id).state, "DONE");
+}
+
+/// Nobody reads its standard error: neither leases nor the wish to end hang on that.
+#[test]
+fn a_worker_that_nobody_listens_to_works_on() {
+    let stage = Stage::new("unheard");
+    let (up, go) = (stage.pipe("up"), stage.pipe("go"));
+    let long = stage.job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
+    let worker = stage.work_with(&["--concurrency", "4", "--lease", "5s", "--grace", "1s"], &["sh"], Stdio::piped());
+    assert_eq!(up.read().line(), "up");
+    // Each of them alone is more than a pipe takes.
+    let loud: Vec<_> = (0..6).map(|_| stage.job("yes 'some words to read' | head -c 300000 >&2; echo loud")).collect();
+    for id in loud {
+        assert_eq!(stage.until(id, "DONE").attempt, 1);
+    }
+    go.release(1);
+    assert_eq!(stage.until(long, "DONE").attempt, 1);
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.ended(), Some(0));
 }
 
 #[test]

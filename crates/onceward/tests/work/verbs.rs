@@ -1,8 +1,11 @@
 //! The verbs that ask a server: what they print, and with what they exit.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, text};
+use crate::stage::{BINARY, Running, Stage, text};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -23,6 +26,8 @@ fn a_records_life_on_the_command_line() {
     assert!(stage.says(&["list", "desk.job", "--state", "WAITING"]).contains(&id));
     assert_eq!(stage.says(&["list", "desk.job", "--state", "DONE"]), "no records\n");
     stage.says(&["work", "desk.job", "--until-idle", "--name", "w1", "--", "sh"]);
+    assert!(stage.says(&["get", &id]).contains("result     hello\n"));
+    assert_eq!(parsed(&stage.says(&["get", &id, "--json"]))["effect"]["result"], "hello");
     let watched = stage.says(&["watch", &id, "--until", "DONE"]);
     assert_eq!(watched.lines().count(), 3, "{watched}");
     assert!(watched.lines().last().is_some_and(|line| line.contains("RUNNING -> DONE")), "{watched}");
@@ -34,6 +39,77 @@ fn a_records_life_on_the_command_line() {
     assert_eq!(parsed(&stage.says(&["list", "desk.job", "--json"]))[0]["id"], json!(id));
     let lines = stage.says(&["watch", &id, "--until", "DONE", "--json"]);
     assert!(lines.lines().all(|line| parsed(line)["record"] == json!(id)), "{lines}");
+}
+
+/// It ends when what is waited for cannot come any more, and when nobody reads.
+#[test]
+fn watching_has_an_end() {
+    let stage = Stage::new("watched");
+    let id = stage.job("exit 3").to_string();
+    stage.says(&["work", "desk.job", "--until-idle", "--", "sh"]);
+    let watched = stage.onceward(&["watch", &id, "--until", "DONE"]);
+    assert_eq!(watched.status.code(), Some(1));
+    assert!(text(&watched.stderr).contains("ended in FAILED"), "{}", text(&watched.stderr));
+    let mut watching = Command::new(BINARY)
+        .args(["watch", &id])
+        .env("ONCEWARD_URL", &stage.url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(Running)
+        .expect("the binary runs");
+    let mut line = String::new();
+    let mut out = BufReader::new(watching.0.stdout.take().expect("a pipe"));
+    out.read_line(&mut line).expect("a line");
+    assert!(line.contains("-> WAITING"), "{line}");
+    drop(out);
+    assert_eq!(watching.ended(), Some(0), "though nothing happens any more");
+}
+
+/// A server that is restarted is missed for a moment, and the story goes on.
+#[test]
+fn watching_outlives_a_restart() {
+    let mut stage = Stage::new("watched-on");
+    let first = stage.job("echo 1");
+    let mut watching = Command::new(BINARY)
+        .args(["watch", "--after", "0", "--until", "CANCELLED"])
+        .env("ONCEWARD_URL", &stage.url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(Running)
+        .expect("the binary runs");
+    let mut lines = BufReader::new(watching.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains(&first.to_string())));
+    stage.kill_server();
+    stage.restart_server();
+    let second = stage.job("echo 2");
+    assert!(lines.any(|line| line.contains(&second.to_string())), "it goes on");
+}
+
+#[test]
+fn there_are_more_than_are_listed() {
+    let stage = Stage::new("listed");
+    for _ in 0..3 {
+        stage.job("");
+    }
+    let listed = stage.onceward(&["list", "desk.job", "--limit", "2"]);
+    assert_eq!(text(&listed.stdout).lines().count(), 3, "a heading, and two");
+    assert!(text(&listed.stderr).contains("the first 2, and there are more"), "{}", text(&listed.stderr));
+    assert_eq!(text(&stage.onceward(&["list", "desk.job", "--limit", "3"]).stderr), "");
+}
+
+#[test]
+fn a_refusal_is_json_where_json_is_asked_for() {
+    let stage = Stage::new("refused-json");
+    for arguments in
+        [&["lifecycle", "use", "desk.nothing", "0123456789", "--json"][..], &["key", "revoke", "nobody", "--json"]]
+    {
+        let arguments = [arguments, &["--server", &stage.url]].concat();
+        let refused = stage.onceward(&arguments);
+        assert_eq!(refused.status.code(), Some(1), "{arguments:?} {}", text(&refused.stderr));
+        assert!(parsed(&text(&refused.stdout))["error"].is_object(), "{arguments:?} {}", text(&refused.stdout));
+    }
 }
 
 #[test]

@@ -63,9 +63,12 @@ impl Context {
         observe.requests.add(route, &self.method, status, took);
         let (method, owner) = (&self.method, self.owner.get().map_or("", |owner| &**owner));
         let ms = took.as_secs_f64() * 1_000.0;
-        // A busy server has thousands a second: only those that went wrong by its own fault are told unasked.
+        // A busy server has thousands a second: only those that went wrong by its own fault are told unasked. Who is turned away because
+        // there are too many, or because it is about to end, is counted; a line for each would be one more load.
         match status {
-            Some(status) if status >= 500 => warn!(%method, route, status, ms, owner, request = %self.id(), "request"),
+            Some(status) if status >= 500 && status != 503 => {
+                warn!(%method, route, status, ms, owner, request = %self.id(), "request")
+            }
             Some(status) => debug!(%method, route, status, ms, owner, request = %self.id(), "request"),
             None => debug!(%method, route, ms, owner, request = %self.id(), "the caller went away"),
         }

@@ -1,8 +1,10 @@
 //! A program's standard error: passed on line by line, bounded, and its last line kept for the job's message.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use uuid::Uuid;
 
 /// A longer line is passed on in its first part.
 const LONGEST_LINE: usize = 4 << 10;
@@ -10,12 +12,28 @@ const LONGEST_LINE: usize = 4 << 10;
 /// Of one job; what comes after is read, so that the program is not held up, and left out.
 const MOST: usize = 1 << 20;
 
+/// A line of a program's standard error. Written out, it has enough of its job in front to tell one from another.
+#[derive(Clone, Copy, Debug)]
+pub struct Complaint<'a> {
+    pub record: Uuid,
+    pub token: u64,
+    /// Without anything that a terminal would take for an order: a job's data are mostly a stranger's.
+    pub line: &'a str,
+}
+
+impl fmt::Display for Complaint<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.record.simple().to_string();
+        write!(out, "[{}.{}] {}", &id[24..], self.token, self.line)
+    }
+}
+
 /// Where lines go.
-pub(super) type Tell = Arc<dyn Fn(&str) + Send + Sync>;
+pub(super) type Tell = Arc<dyn Fn(&Complaint<'_>) + Send + Sync>;
 
 /// Reads to the end. Gives the last line that says something.
-pub(super) async fn pass_on(mut from: impl AsyncRead + Unpin, prefix: String, tell: Tell) -> String {
-    let mut lines = Lines { prefix: &prefix, tell: &tell, line: Vec::new(), cut: false, told: 0, last: String::new() };
+pub(super) async fn pass_on(mut from: impl AsyncRead + Unpin, record: Uuid, token: u64, tell: &Tell) -> String {
+    let mut lines = Lines { record, token, tell, line: Vec::new(), cut: false, told: 0, last: String::new() };
     let mut buffer = vec![0; 8 << 10];
     // What cannot be read is at its end.
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
@@ -26,7 +44,8 @@ pub(super) async fn pass_on(mut from: impl AsyncRead + Unpin, prefix: String, te
 }
 
 struct Lines<'a> {
-    prefix: &'a str,
+    record: Uuid,
+    token: u64,
     tell: &'a Tell,
     line: Vec<u8>,
     /// The line is longer than what is kept of it.
@@ -53,21 +72,25 @@ impl Lines<'_> {
 
     fn end_of_line(&mut self) {
         let line = String::from_utf8_lossy(&self.line);
+        // For people and for JSON: no colours, no bells.
+        let line: String = line.chars().filter(|char| *char == '\t' || !char.is_control()).collect();
         let line = line.trim_end();
         if !line.is_empty() {
             if self.told <= MOST {
                 self.told += line.len();
-                let more = if self.cut { " …" } else { "" };
-                (self.tell)(&format!("{}{line}{more}", self.prefix));
+                self.pass(&if self.cut { format!("{line} …") } else { line.to_owned() });
                 if self.told > MOST {
-                    (self.tell)(&format!("{}… more is left out", self.prefix));
+                    self.pass("… more is left out");
                 }
             }
-            // A message is for people and for JSON: no colours, no bells.
-            self.last = line.trim().chars().filter(|char| !char.is_control()).collect();
+            self.last = line.trim().replace('\t', " ");
         }
         self.line.clear();
         self.cut = false;
+    }
+
+    fn pass(&self, line: &str) {
+        (self.tell)(&Complaint { record: self.record, token: self.token, line });
     }
 }
 
@@ -80,16 +103,16 @@ mod tests {
     async fn told(bytes: &[u8]) -> (Vec<String>, String) {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&lines);
-        let tell: Tell = Arc::new(move |line| kept.lock().expect("one at a time").push(line.to_owned()));
-        let last = pass_on(bytes, "> ".to_owned(), tell).await;
+        let tell: Tell = Arc::new(move |said| kept.lock().expect("one at a time").push(said.to_string()));
+        let last = pass_on(bytes, Uuid::nil(), 7, &tell).await;
         let lines = lines.lock().expect("one at a time").clone();
         (lines, last)
     }
 
     #[tokio::test]
     async fn the_last_line_that_says_something_is_the_message() {
-        let (lines, last) = told(b"one\n\x1b[31mBAD: two\x1b[0m\r\n\n  \n").await;
-        assert_eq!(lines, ["> one", "> \u{1b}[31mBAD: two\u{1b}[0m"]);
+        let (lines, last) = told(b"one\ttwo\n\x1b[31mBAD: two\x1b[0m\r\n\n  \n").await;
+        assert_eq!(lines, ["[00000000.7] one\ttwo", "[00000000.7] [31mBAD: two[0m"]);
         assert_eq!(last, "[31mBAD: two[0m");
         assert_eq!(told(b"no end").await.1, "no end");
         assert_eq!(told(b"").await, (Vec::new(), String::new()));

@@ -7,16 +7,19 @@
 //! | `running.rs` | one program from its start to its verdict |
 //! | `verdict.rs` | what its end means for the job |
 //! | `complaints.rs` | its standard error: passed on, bounded, and its last line kept |
+//! | `orphans.rs` | what a program leaves behind, found and ended |
 //! | `lifeline.rs` | what the worker tells the supervisor, over its standard input |
 //! | `supervisor.rs` | the supervisor itself, in its own process |
 
 mod complaints;
 mod lifeline;
+mod orphans;
 mod running;
 mod supervisor;
 mod verdict;
 mod worker;
 
+pub use complaints::Complaint;
 pub use supervisor::{execute, supervise};
 pub use verdict::ResultKind;
 pub use worker::{CommandEnd, Commands, Launcher};

@@ -2,20 +2,18 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::command::complaints;
 use crate::command::lifeline::Lifeline;
 use crate::command::verdict::{self, Verdict};
 use crate::command::worker::Commands;
+use crate::command::{complaints, orphans};
 use crate::payload::Payload;
+use crate::wire::Backoff;
 use crate::work::{Failure, Job, Stopping, until};
 
 /// Bytes of a result.
@@ -24,11 +22,14 @@ const LARGEST_RESULT: usize = 1 << 20;
 /// One value of the environment must fit into what the kernel takes, 128 KB.
 const LARGEST_FIELDS: usize = 100 << 10;
 
-/// Between a program and a worker that were told to end by the same signal.
-const HEARD: Duration = Duration::from_millis(300);
-
 /// For what a program that has ended still has in its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long to go on trying to start a process, on a machine that has none to spare.
+const STARTING: Duration = Duration::from_secs(10);
+
+/// Whoever ends the worker may send its signal to the program as well, and before the worker.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Why a program was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +41,7 @@ enum Cause {
 
 pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
     let yielded = || Verdict::Failed(Failure::yielded());
-    let mut child = match start(commands, url, job) {
-        Ok(child) => child,
-        Err(error) => {
-            tracing::warn!(%error, "cannot start a process: the job is given back");
-            return yielded();
-        }
-    };
+    let Some(mut child) = start_patiently(commands, url, job).await else { return yielded() };
     let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return yielded();
@@ -57,11 +52,11 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
     // Should it not be heard, the program has ended already, and how is told below.
     let _ = line.send_payload(&payload).await;
     drop(payload);
-    // Each in a task of its own: a program that never stops talking takes no time from what is to end it.
-    let mut reading = Aside(tokio::spawn(read_result(stdout)));
-    let mut complaints = Aside(tokio::spawn(complaints::pass_on(stderr, prefix(job), Arc::clone(&commands.tell))));
-    let (status, cause, output, last) = {
-        let (mut output, mut last, mut cause) = (None, None, None);
+    let mut output = Vec::new();
+    let (status, cause, last) = {
+        let mut reading = std::pin::pin!(read_result(stdout, &mut output));
+        let mut complaints = std::pin::pin!(complaints::pass_on(stderr, job.record.id, job.token, &commands.tell));
+        let (mut is_read, mut last, mut cause) = (false, None, None);
         let mut time_is_up = commands.timeout.map(|timeout| Instant::now() + timeout);
         let (mut stop, mut is_kept) = (job.stop.clone(), true);
         let mut lease = job.held.watch();
@@ -70,15 +65,14 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
         let status = loop {
             tokio::select! {
                 biased;
-                read = &mut reading.0, if output.is_none() => {
-                    let read = read.unwrap_or_default();
-                    if read.len() > LARGEST_RESULT {
+                fits = &mut reading, if !is_read => {
+                    is_read = true;
+                    if !fits {
                         cause = Some(Cause::TooLarge);
                         line.kill().await;
                     }
-                    output = Some(read);
                 }
-                said = &mut complaints.0, if last.is_none() => last = Some(said.unwrap_or_default()),
+                said = &mut complaints, if last.is_none() => last = Some(said),
                 status = child.wait() => break status,
                 // The supervisor knows the lease, too: should this process be stopped or stuck, the program still ends with it.
                 Ok(()) = lease.changed() => {
@@ -114,22 +108,23 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
                 }
             }
         };
+        if status.as_ref().is_ok_and(|status| status.signal().is_some()) {
+            // It may have been the supervisor that was killed; then it has not seen to what the program left.
+            orphans::sweep(&job.execution).await;
+        }
         // Something that could not be killed may keep the pipes open: what it says is not waited for.
         let late = Instant::now() + LAST_WORDS;
-        let output = match output {
-            Some(output) => output,
-            None => said_by(late, &mut reading).await,
-        };
-        if output.len() > LARGEST_RESULT {
+        if !is_read && timeout_at(late, reading).await.is_ok_and(|fits| !fits) {
             cause = Some(Cause::TooLarge);
         }
         let last = match last {
             Some(last) => last,
-            None => said_by(late, &mut complaints).await,
+            None => timeout_at(late, complaints).await.unwrap_or_default(),
         };
-        (status, cause, output, last)
+        (status, cause, last)
     };
     match (cause, status) {
+        (None, Ok(status)) if is_told_to_end(status) && closes_with_it(job).await => yielded(),
         // A program that was told to end may well end with 0, without having done its work.
         (Some(Cause::Stopping), _) | (_, Err(_)) => yielded(),
         (Some(Cause::TimedOut), _) => {
@@ -140,26 +135,35 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
             let message = format!("the result has more than {LARGEST_RESULT} bytes");
             Verdict::Failed(Failure::terminal("SIZE_EXCEEDED", message))
         }
-        (None, Ok(status)) if is_told_to_end(status) && closes_soon(job).await => yielded(),
         (None, Ok(status)) => verdict::of(status, output, &last),
     }
 }
 
-/// As by whoever ends the worker, too, and all that is beside it: a service manager, or a terminal that closes.
+/// By somebody else's SIGTERM, SIGINT or SIGHUP.
 fn is_told_to_end(status: ExitStatus) -> bool {
-    let told = [Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
-    status.signal().is_some_and(|signal| told.contains(&signal))
+    status.signal().is_some_and(|signal| [1, 2, 15].contains(&signal))
 }
 
-/// The program may have heard it first.
-async fn closes_soon(job: &Job) -> bool {
-    tokio::time::timeout(HEARD, job.stopped()).await.is_ok()
+/// Whether the worker is to end, too: then it was a signal to all of its processes, and the job did not fail.
+async fn closes_with_it(job: &Job) -> bool {
+    tokio::time::timeout(SAME_SIGNAL, job.stopped()).await.is_ok()
 }
 
-/// Shown before each line that the program complains with: enough to tell one job from another.
-fn prefix(job: &Job) -> String {
-    let id = job.record.id.simple().to_string();
-    format!("[{}.{}] ", &id[24..], job.token)
+/// The job is held meanwhile: given back, it or the next would be here again at once.
+async fn start_patiently(commands: &Commands, url: &str, job: &Job) -> Option<Child> {
+    let until = Instant::now() + STARTING;
+    let mut backoff = Backoff::default();
+    loop {
+        let error = match start(commands, url, job) {
+            Ok(child) => return Some(child),
+            Err(error) => error,
+        };
+        let pause = backoff.pause();
+        if Instant::now() + pause > until || tokio::time::timeout(pause, job.stopped()).await.is_ok() {
+            tracing::warn!(%error, "cannot start a process: the job is given back");
+            return None;
+        }
+    }
 }
 
 fn start(commands: &Commands, url: &str, job: &Job) -> std::io::Result<Child> {
@@ -192,29 +196,16 @@ fn start(commands: &Commands, url: &str, job: &Job) -> std::io::Result<Child> {
         Some(traceparent) => command.env("TRACEPARENT", &**traceparent),
         None => command.env_remove("TRACEPARENT"),
     };
-    if !commands.pass_key {
-        command.env_remove("ONCEWARD_KEY");
-    }
+    match &commands.key {
+        Some(key) => command.env("ONCEWARD_KEY", key),
+        None => command.env_remove("ONCEWARD_KEY"),
+    };
     command.spawn()
 }
 
-/// One byte more than may be, to tell. What cannot be read is at its end.
-async fn read_result(from: impl AsyncRead + Unpin) -> Vec<u8> {
-    let mut output = Vec::new();
-    let _ = from.take(LARGEST_RESULT as u64 + 1).read_to_end(&mut output).await;
-    output
-}
-
-/// A task that ends with whoever waits for it.
-struct Aside<T>(JoinHandle<T>);
-
-impl<T> Drop for Aside<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// What it comes to by then; nothing where it does not.
-async fn said_by<T: Default>(late: Instant, task: &mut Aside<T>) -> T {
-    timeout_at(late, &mut task.0).await.ok().and_then(Result::ok).unwrap_or_default()
+/// Whether it fits.
+async fn read_result(from: impl AsyncRead + Unpin, output: &mut Vec<u8>) -> bool {
+    // One byte more than may be, to tell. What cannot be read is at its end.
+    let _ = from.take(LARGEST_RESULT as u64 + 1).read_to_end(output).await;
+    output.len() <= LARGEST_RESULT
 }

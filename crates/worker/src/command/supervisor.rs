@@ -14,22 +14,26 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
-use tokio::runtime::Runtime;
-use tokio::signal;
-use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::command::lifeline::{self, Word};
+use crate::command::orphans::{self, GLANCE, SWEEPING, children};
+use crate::command::verdict::TRY_AGAIN;
 use crate::command::worker::Launcher;
-
-/// What cannot be killed in this time is stuck in the kernel, or not ours to kill.
-const SWEEPING: Duration = Duration::from_secs(2);
-
-/// Between looks at what is dying.
-const GLANCE: Duration = Duration::from_millis(2);
 
 /// As shells say it.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
+
+/// A machine that has no process or no memory to spare may have some in a moment.
+const STARTING: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// In place of a supervisor's number, for what becomes no program but dies by a signal.
+const NOBODY: u32 = 0;
+
+/// What is sent to all processes of a terminal or of a unit is for the worker to mind: it tells us by the line what to do.
+const UNMINDED: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug)]
@@ -46,16 +50,13 @@ enum News {
 /// Run a program under supervision: `execute` starts what calls [`execute`]; `command` is the program with its arguments. Ends as
 /// the program ends.
 pub fn supervise(execute: &Launcher, command: &[OsString]) -> ExitCode {
-    // Kept to the end: dropped, it would be as if it had never been.
-    let _minded = mind_signals();
-    #[cfg(target_os = "linux")]
-    // Whatever the program leaves behind becomes a child of this process, and can be found.
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-    let (child, stdin) = match start(execute, command) {
+    outlive_signals();
+    orphans::adopt();
+    let (child, stdin) = match patiently(|| start(execute, command)) {
         Ok(started) => started,
         Err(error) => {
             let _ = writeln!(io::stderr(), "onceward: cannot start a process: {error}");
-            return ExitCode::from(CANNOT_RUN);
+            return ExitCode::from(u8::try_from(TRY_AGAIN).unwrap_or(CANNOT_RUN));
         }
     };
     let pid = Pid::from_child(&child);
@@ -66,34 +67,34 @@ pub fn supervise(execute: &Launcher, command: &[OsString]) -> ExitCode {
     });
     let ended = until_it_ends(pid, &heard);
     sweep(pid);
-    end_like(ended)
+    end_like(execute, ended)
 }
 
-/// Signals that end a process, and are sent to whole groups and units of them. This one ends when the program has, or the worker says so:
-/// should it be gone before, nobody would find what the program has left behind.
-const MINDED: [(Signal, SignalKind); 4] = [
-    (Signal::TERM, SignalKind::terminate()),
-    (Signal::INT, SignalKind::interrupt()),
-    (Signal::HUP, SignalKind::hangup()),
-    (Signal::QUIT, SignalKind::quit()),
-];
+/// With handlers that do nothing: unlike signals that are ignored, those are not handed on to the program. They stay when the runtime
+/// that set them up is gone.
+fn outlive_signals() {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+    let _inside = runtime.enter();
+    for unminded in UNMINDED {
+        let _ = signal(SignalKind::from_raw(unminded.as_raw()));
+    }
+}
 
-/// From here on they do nothing to this process. The program has them as usual: what is minded is forgotten when a process becomes another.
-fn mind_signals() -> Option<(Runtime, Vec<signal::unix::Signal>)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().ok()?;
-    let entered = runtime.enter();
-    let minded = MINDED.iter().filter_map(|(_, kind)| signal::unix::signal(*kind).ok()).collect();
-    drop(entered);
-    Some((runtime, minded))
+/// Nothing of it is the program's fault, so it is tried for a while.
+fn patiently<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let until = Instant::now() + STARTING;
+    let mut pause = Duration::from_millis(20);
+    loop {
+        match start() {
+            Err(_) if Instant::now() + pause < until => std::thread::sleep(pause),
+            done => return done,
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
 }
 
 fn start(execute: &Launcher, command: &[OsString]) -> io::Result<(Child, ChildStdin)> {
-    let mut starting = Command::new(&execute.program);
-    if let Some(name) = &execute.name {
-        starting.arg0(name);
-    }
-    let mut child = starting
-        .args(&execute.arguments)
+    let mut child = launched(execute)
         .arg(std::process::id().to_string())
         .arg("--")
         .args(command)
@@ -102,6 +103,15 @@ fn start(execute: &Launcher, command: &[OsString]) -> io::Result<(Child, ChildSt
         .spawn()?;
     let stdin = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
     Ok((child, stdin))
+}
+
+fn launched(execute: &Launcher) -> Command {
+    let mut command = Command::new(&execute.program);
+    if let Some(name) = &execute.name {
+        command.arg0(name);
+    }
+    command.args(&execute.arguments);
+    command
 }
 
 /// The payload to the program, and the worker's words to us.
@@ -188,28 +198,24 @@ fn sweep(pid: Pid) {
     }
 }
 
-/// Of this process, those of all its threads. Where the kernel does not tell, the group is all that can be reached.
-fn children() -> Vec<Pid> {
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let lists = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    let parse = |list: String| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>();
-    lists.flat_map(parse).filter_map(Pid::from_raw).collect()
-}
-
 /// The worker looks at how this process ends.
-fn end_like(ended: Ended) -> ExitCode {
+fn end_like(execute: &Launcher, ended: Ended) -> ExitCode {
     let signal = match ended {
         Ended::Code(code) => return ExitCode::from(code),
         Ended::Signal(signal) => Signal::from_named_raw(signal).unwrap_or(Signal::KILL),
     };
+    if UNMINDED.contains(&signal) {
+        // They do nothing here, and do what they mean in what this becomes.
+        let number = signal.as_raw().to_string();
+        let _ = launched(execute).arg(NOBODY.to_string()).arg("--").arg(number).exec();
+    }
+    end_by(signal)
+}
+
+fn end_by(signal: Signal) -> ExitCode {
     // The program has left its core, if any was wanted.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    if MINDED.iter().any(|(minded, _)| *minded == signal) {
-        // It does nothing to this process; to the one that it becomes, it does.
-        let number = signal.as_raw().to_string();
-        let _ = Command::new("/bin/sh").args(["-c", "ulimit -c 0; kill -$0 $$; kill -9 $$", &number]).exec();
-    }
     // Twice: the first may meet a handler that only takes itself away.
     for signal in [signal, signal, Signal::KILL] {
         let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
@@ -224,6 +230,10 @@ pub fn execute(supervisor: u32, command: &[OsString]) -> ExitCode {
     // It may have died before the signal was asked for.
     let parent = rustix::process::getppid().map(Pid::as_raw_nonzero).and_then(|pid| u32::try_from(pid.get()).ok());
     let Some((program, arguments)) = command.split_first() else { return ExitCode::from(CANNOT_RUN) };
+    if supervisor == NOBODY {
+        let signal = program.to_str().and_then(|signal| signal.parse().ok()).and_then(Signal::from_named_raw);
+        return end_by(signal.unwrap_or(Signal::KILL));
+    }
     if parent != Some(supervisor) {
         return ExitCode::from(CANNOT_RUN);
     }

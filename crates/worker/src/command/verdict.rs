@@ -9,7 +9,7 @@ use crate::payload::Payload;
 use crate::work::Failure;
 
 /// `EX_TEMPFAIL` of sysexits: try again later.
-const TRY_AGAIN: i32 = 75;
+pub(super) const TRY_AGAIN: i32 = 75;
 
 /// How a program's output becomes the job's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

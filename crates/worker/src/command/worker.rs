@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::client::Client;
-use crate::command::complaints::Tell;
+use crate::command::complaints::{Complaint, Tell};
+use crate::command::orphans;
 use crate::command::running;
 use crate::command::verdict::{self, ResultKind, Verdict};
 use crate::error::ClientError;
@@ -55,10 +56,10 @@ pub struct Commands {
     pub result: ResultKind,
     /// Whether programs get a payload that is a JSON string as it is, quotes and all; else they get its text.
     pub raw: bool,
-    /// Whether programs get the worker's own key in their environment.
-    pub pass_key: bool,
+    /// A key that programs get in their environment; they get none otherwise.
+    pub key: Option<String>,
     /// Where the lines go that programs write to standard error.
-    pub tell: Arc<dyn Fn(&str) + Send + Sync>,
+    pub tell: Arc<dyn Fn(&Complaint<'_>) + Send + Sync>,
 }
 
 impl fmt::Debug for Commands {
@@ -78,7 +79,7 @@ pub enum CommandEnd {
 
 impl Commands {
     pub fn new(command: Vec<OsString>, supervisor: Launcher) -> Self {
-        let tell: Tell = Arc::new(|line| tracing::info!("{line}"));
+        let tell: Tell = Arc::new(|said| tracing::info!("{said}"));
         Self {
             command,
             supervisor,
@@ -87,18 +88,20 @@ impl Commands {
             grace: Duration::from_secs(30),
             result: ResultKind::Auto,
             raw: false,
-            pass_key: false,
+            key: None,
             tell,
         }
     }
 
-    /// Run the program for each job until `shutdown` comes, and let what then runs finish within the grace.
+    /// Run the program for each job until `shutdown` comes, and let what then runs finish within the grace. From here on orphans of
+    /// this process's children become its own children (on Linux), so that what a killed supervisor left can be ended.
     pub async fn run(
         self,
         client: &Client,
         working: Working,
         shutdown: impl Future<Output = ()>,
     ) -> Result<CommandEnd, ClientError> {
+        orphans::adopt();
         let grace = self.grace;
         let (cannot, mut told) = watch::channel(None::<String>);
         let (commands, url) = (Arc::new(self), client.server());
@@ -121,9 +124,16 @@ impl Commands {
         tokio::select! {
             ended = worker.ended() => ended?,
             () = shutdown => worker.close().await?,
-            _ = told.wait_for(Option::is_some) => worker.close().await?,
+            () = is_told(&mut told) => worker.close().await?,
         }
         let why = told.borrow().clone();
         Ok(why.map_or(CommandEnd::Closed, CommandEnd::CannotRun))
+    }
+}
+
+async fn is_told(told: &mut watch::Receiver<Option<String>>) {
+    if told.wait_for(Option::is_some).await.is_err() {
+        // Nobody is left who could say so.
+        std::future::pending().await
     }
 }

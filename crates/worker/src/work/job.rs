@@ -21,9 +21,6 @@ use crate::work::reporter::Reporter;
 /// After the lease is gone by our clock, the server's may be a little behind.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// No report is given less time for its answer.
-pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(250);
-
 /// Why a handler is to come to an end; the later ones outweigh the earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stopping {
@@ -116,8 +113,8 @@ impl Job {
 pub(crate) struct Held {
     pub(crate) execution: Arc<str>,
     pub(crate) token: u64,
-    pub(crate) traceparent: Option<Arc<str>>,
     pub(crate) length: Duration,
+    pub(crate) traceparent: Option<Arc<str>>,
     pub(crate) reporter: Reporter,
     pub(crate) committed: AtomicBool,
     /// When the lease is surely gone, by our own clock.
@@ -130,8 +127,8 @@ impl Held {
         Self {
             execution: leased.id.as_str().into(),
             token: leased.token,
-            traceparent: leased.traceparent.as_deref().map(Into::into),
             length,
+            traceparent: leased.traceparent.as_deref().map(Into::into),
             reporter,
             committed: AtomicBool::new(false),
             gone: watch::Sender::new(received + leased.left()),
@@ -170,11 +167,10 @@ impl Held {
     ) -> Result<Reported, ClientError> {
         let mut backoff = Backoff::default();
         loop {
-            let error =
-                match self.reporter.file(self.about(verdict.clone()), Some(self.length.max(SHORTEST_WAIT))).await {
-                    Ok(reported) => return Ok(reported),
-                    Err(error) => error,
-                };
+            let error = match self.reporter.file(self.about(verdict.clone())).await {
+                Ok(reported) => return Ok(reported),
+                Err(error) => error,
+            };
             if !error.may_pass() || Instant::now() > self.gone() + SLACK || !may_go_on() {
                 return Err(error);
             }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
@@ -12,18 +12,12 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::payload::Payload;
 use crate::reports::Verdict;
-use crate::shape::{Leased, Reported};
-use crate::wire::Backoff;
+use crate::shape::Leased;
 use crate::work::failure::Failure;
-use crate::work::job::{Held, Job, SHORTEST_WAIT, Stopping};
-use crate::work::reporter::{Reporter, answered};
-use crate::work::worker::Phase;
-
-/// A lease is kept by so many heartbeats.
-const BEATS: u32 = 3;
-
-/// No heart beats faster than this.
-const FASTEST: Duration = Duration::from_millis(20);
+use crate::work::heart::{Beaten, Heart};
+use crate::work::job::{Held, Job, Stopping};
+use crate::work::reporter::Reporter;
+use crate::work::worker::{Phase, closes};
 
 /// A handler hears that its lease is about to go by this part of it earlier, or by a second.
 const WARNING_PART: u32 = 6;
@@ -60,10 +54,7 @@ enum End {
 /// What happened next to a job that runs.
 enum Next {
     Ended(Result<Done, JoinError>),
-    /// Its heart must beat.
-    Beat,
-    /// The answer to a heartbeat: whether to stop.
-    Beaten(Result<bool, ClientError>),
+    Beaten(Beaten),
     Phase,
     /// The lease is about to run out.
     Warning,
@@ -84,24 +75,17 @@ impl Drop for Running {
 impl Keeper {
     pub(crate) async fn keep(self, leased: Leased, received: Instant, mut heard: watch::Receiver<Phase>) {
         let held = Arc::new(Held::new(&leased, self.reporter.clone(), received));
-        let fetched = tokio::select! {
-            biased;
-            fetched = self.payload(&leased, &held) => fetched,
-            // Not begun, so nothing is lost by giving it back.
-            () = closes(&heard) => return report(&held, Verdict::Yield, &heard).await,
-        };
-        let end = match fetched {
-            Ok(payload) => self.run(leased, payload, &held, &mut heard).await,
-            Err(error) => {
-                tracing::warn!(execution = &*held.execution, %error, "cannot fetch the payload: given back");
-                End::Report(Verdict::Yield)
-            }
+        let mut heart = Heart::new(&held, self.lease);
+        let end = match self.begin(&leased, &held, &mut heart, &mut heard).await {
+            Ok(payload) => self.run(leased, payload, &held, &mut heart, &mut heard).await,
+            Err(end) => end,
         };
         match end {
+            // The heart goes on: a report that is slow, or is turned away for now, must not cost the lease.
             End::Report(verdict) => tokio::select! {
                 biased;
                 () = report(&held, verdict, &heard) => {}
-                () = self.beat_on(&held) => {}
+                () = heart.go_on(&held) => {}
             },
             End::Lost(why) => {
                 tracing::warn!(execution = &*held.execution, why, "the lease is lost: the work was dropped");
@@ -109,25 +93,32 @@ impl Keeper {
         }
     }
 
-    /// Keeps the lease while the result is on its way, which a server in trouble may turn away for longer than is left of it. Never ends.
-    async fn beat_on(&self, held: &Held) {
-        let beat = (held.length / BEATS).max(FASTEST);
-        let mut backoff = Backoff::default();
-        let mut next = (held.gone() + beat).checked_sub(held.length).unwrap_or_else(Instant::now);
-        loop {
-            tokio::time::sleep_until(next).await;
-            let sent = Instant::now();
-            let heartbeat = held.about(Verdict::Heartbeat { lease: self.lease });
-            next = match self.reporter.file(heartbeat, Some(beat.max(SHORTEST_WAIT))).await {
-                Ok(_) => {
-                    backoff.reset();
-                    held.prolong(sent);
-                    sent + beat
+    /// All that comes before the handler. A job that has not begun when the worker closes is given back.
+    async fn begin(
+        &self,
+        leased: &Leased,
+        held: &Held,
+        heart: &mut Heart,
+        heard: &mut watch::Receiver<Phase>,
+    ) -> Result<Option<Payload>, End> {
+        let begins = async {
+            // Found again by its key, long after it began: whether it lasts must be known before anything is started.
+            if heart.is_late(held) {
+                match heart.next(held).await {
+                    Beaten::Kept { stop: false } => {}
+                    Beaten::Kept { stop: true } => return Err(End::Report(Verdict::Yield)),
+                    Beaten::Not(error) => return Err(End::Lost(error.to_string())),
                 }
-                // The report has come first, or it will hear the same.
-                Err(error) if is_lost(&error) => return std::future::pending().await,
-                Err(error) => Instant::now() + error.retry_after().unwrap_or_else(|| backoff.pause()).min(beat),
-            };
+            }
+            self.payload(leased, held).await.map_err(|error| {
+                tracing::warn!(execution = &*held.execution, %error, "cannot fetch the payload: given back");
+                End::Report(Verdict::Yield)
+            })
+        };
+        tokio::select! {
+            biased;
+            () = closes(heard) => Err(End::Report(Verdict::Yield)),
+            begun = begins => begun,
         }
     }
 
@@ -149,15 +140,15 @@ impl Keeper {
         leased: Leased,
         payload: Option<Payload>,
         held: &Arc<Held>,
+        heart: &mut Heart,
         heard: &mut watch::Receiver<Phase>,
     ) -> End {
-        let is_closing = *heard.borrow_and_update() != Phase::Working;
-        let (stop, stopped) = watch::channel(is_closing.then_some(Stopping::Closing));
+        let (stop, stopped) = watch::channel(None);
         let job = Job {
             record: Arc::new(leased.record),
             execution: Arc::clone(&held.execution),
             token: held.token,
-            traceparent: held.traceparent.clone(),
+            traceparent: leased.traceparent.map(Into::into),
             payload,
             held: Arc::clone(held),
             stop: stopped,
@@ -165,50 +156,30 @@ impl Keeper {
         let run = Arc::clone(&self.run);
         // In a task of its own, and called there: one that panics has its failure reported.
         let mut task = Running(tokio::spawn(async move { run(job).await }));
-        let beat = (held.length / BEATS).max(FASTEST);
         let warning = (held.length / WARNING_PART).min(LONGEST_WARNING);
-        // One that was found again has less time left: its heart beats at once.
-        let mut next_beat = (held.gone() + beat).checked_sub(held.length).unwrap_or_else(Instant::now);
-        let beats = || Verdict::Heartbeat { lease: self.lease };
-        let mut backoff = Backoff::default();
-        let (mut beating, mut sent, mut overtime) = (None, Instant::now(), None);
+        let mut overtime = None;
         loop {
             let is_warned = *stop.borrow() == Some(Stopping::Lost);
             let edge = if is_warned { held.gone() } else { held.gone() - warning };
             let next = tokio::select! {
                 biased;
                 ended = &mut task.0 => Next::Ended(ended),
-                beaten = pulse(&mut beating) => Next::Beaten(beaten),
+                beaten = heart.next(held) => Next::Beaten(beaten),
                 changed = heard.changed() => if changed.is_ok() { Next::Phase } else { Next::Overtime },
                 () = tokio::time::sleep_until(edge) => if is_warned { Next::Gone } else { Next::Warning },
-                () = tokio::time::sleep_until(next_beat), if beating.is_none() => Next::Beat,
                 () = until(overtime) => Next::Overtime,
             };
             match next {
                 Next::Ended(ended) => return End::Report(verdict(held, ended)),
-                Next::Beat => {
-                    sent = Instant::now();
-                    beating = Some(self.reporter.hand_in(held.about(beats()), Some(beat.max(SHORTEST_WAIT))));
-                }
-                Next::Beaten(Ok(says_stop)) => {
-                    beating = None;
-                    backoff.reset();
-                    held.prolong(sent);
-                    next_beat = sent + beat;
+                Next::Beaten(Beaten::Kept { stop: says_stop }) => {
                     if says_stop && overtime.is_none() {
                         overtime = Some(Instant::now() + self.grace);
                         tell(&stop, Stopping::Asked);
                     }
                 }
-                Next::Beaten(Err(error)) => {
-                    beating = None;
-                    if is_lost(&error) {
-                        tell(&stop, Stopping::Lost);
-                        return End::Lost(error.to_string());
-                    }
-                    // Not a whole beat later: two of those, and the lease has run out.
-                    let pause = error.retry_after().unwrap_or_else(|| backoff.pause());
-                    next_beat = Instant::now() + pause.min(beat);
+                Next::Beaten(Beaten::Not(error)) => {
+                    tell(&stop, Stopping::Lost);
+                    return End::Lost(error.to_string());
                 }
                 Next::Phase => match *heard.borrow_and_update() {
                     Phase::Working => {}
@@ -225,12 +196,6 @@ impl Keeper {
             }
         }
     }
-}
-
-/// Comes when the worker takes no more jobs.
-async fn closes(heard: &watch::Receiver<Phase>) {
-    // Its sender lives as long as the worker's loop, which waits for this.
-    let _ = heard.clone().wait_for(|phase| *phase != Phase::Working).await;
 }
 
 fn verdict(held: &Held, ended: Result<Done, JoinError>) -> Verdict {
@@ -260,25 +225,12 @@ fn given_back(held: &Held) -> Verdict {
     if held.is_committed() { Verdict::Finish } else { Verdict::Yield }
 }
 
-/// The answer to the heartbeat that is on its way.
-async fn pulse(beating: &mut Option<oneshot::Receiver<Result<Reported, ClientError>>>) -> Result<bool, ClientError> {
-    match beating {
-        Some(beating) => answered(beating.await).map(|reported| reported.stop),
-        None => std::future::pending().await,
-    }
-}
-
 /// Never, where there is no such time.
 pub(crate) async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
-}
-
-/// The server knows this lease no more, or us.
-fn is_lost(error: &ClientError) -> bool {
-    error.problem().is_some_and(|problem| problem.status < 500 && !error.may_pass())
 }
 
 async fn report(held: &Held, mut verdict: Verdict, heard: &watch::Receiver<Phase>) {

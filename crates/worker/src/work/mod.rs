@@ -2,6 +2,7 @@
 //! inside a process.
 
 mod failure;
+mod heart;
 mod job;
 mod keeping;
 mod reporter;

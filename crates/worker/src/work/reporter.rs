@@ -10,7 +10,7 @@ use crate::error::ClientError;
 use crate::reports::Report;
 use crate::shape::{Outcome, Reported};
 
-/// Questions on their way at once, so that a slow one does not hold up heartbeats.
+/// Questions on their way at once; heartbeats have as many of their own, so that slow commits do not hold them up.
 const LINES: usize = 2;
 
 /// In one question: well below what a server takes.
@@ -24,15 +24,16 @@ type Answer = Result<Reported, ClientError>;
 #[derive(Debug)]
 struct Filed {
     report: Report,
-    /// How long its answer is worth waiting for. A heart that waits half a minute for a server that is gone has stopped.
-    most: Option<Duration>,
+    /// For the answer, where it is of no use later.
+    within: Option<Duration>,
     answer: oneshot::Sender<Answer>,
 }
 
 /// The way to report. Those who wait in it are those who hold jobs, so it is bounded by them.
 #[derive(Clone, Debug)]
 pub(crate) struct Reporter {
-    sender: mpsc::UnboundedSender<Filed>,
+    reports: mpsc::UnboundedSender<Filed>,
+    beats: mpsc::UnboundedSender<Filed>,
 }
 
 #[derive(Debug)]
@@ -44,25 +45,36 @@ struct Tray {
 
 impl Reporter {
     pub(crate) fn start(client: &Client) -> Self {
-        let (sender, incoming) = mpsc::unbounded_channel();
-        let tray = Arc::new(Mutex::new(Tray { incoming, left: None }));
-        for _ in 0..LINES {
-            tokio::spawn(carry(client.clone(), Arc::clone(&tray)));
-        }
-        Self { sender }
+        Self { reports: lines(client), beats: lines(client) }
     }
 
     /// On its way; the answer comes by itself.
-    pub(crate) fn hand_in(&self, report: Report, most: Option<Duration>) -> oneshot::Receiver<Answer> {
+    pub(crate) fn hand_in(&self, report: Report) -> oneshot::Receiver<Answer> {
         let (answer, answered) = oneshot::channel();
         // When nobody carries it any more, the answer is dropped with it.
-        let _ = self.sender.send(Filed { report, most, answer });
+        let _ = self.reports.send(Filed { report, within: None, answer });
         answered
     }
 
-    pub(crate) async fn file(&self, report: Report, most: Option<Duration>) -> Answer {
-        answered(self.hand_in(report, most).await)
+    /// A heartbeat. One that is not answered within this time is given up, so that there is time for another.
+    pub(crate) fn beat(&self, report: Report, within: Duration) -> oneshot::Receiver<Answer> {
+        let (answer, answered) = oneshot::channel();
+        let _ = self.beats.send(Filed { report, within: Some(within), answer });
+        answered
     }
+
+    pub(crate) async fn file(&self, report: Report) -> Answer {
+        answered(self.hand_in(report).await)
+    }
+}
+
+fn lines(client: &Client) -> mpsc::UnboundedSender<Filed> {
+    let (sender, incoming) = mpsc::unbounded_channel();
+    let tray = Arc::new(Mutex::new(Tray { incoming, left: None }));
+    for _ in 0..LINES {
+        tokio::spawn(carry(client.clone(), Arc::clone(&tray)));
+    }
+    sender
 }
 
 /// The carriers end only with their runtime.
@@ -95,14 +107,17 @@ async fn carry(client: Client, tray: Arc<Mutex<Tray>>) {
                 load.push(next);
             }
         }
-        send(&client, load).await;
+        let mut patience = client.patience;
+        if let Some(within) = load.iter().filter_map(|filed| filed.within).min() {
+            patience.answer = patience.answer.min(within);
+        }
+        send(&client.with(patience), load).await;
     }
 }
 
 async fn send(client: &Client, load: Vec<Filed>) {
     let reports: Vec<&Report> = load.iter().map(|filed| &filed.report).collect();
-    let most = load.iter().filter_map(|filed| filed.most).min();
-    match client.report_once(&reports, most).await {
+    match client.report_once(&reports).await {
         Ok(results) if results.len() == load.len() => {
             for (filed, outcome) in load.into_iter().zip(results) {
                 let answer = match outcome {
@@ -120,7 +135,7 @@ async fn send(client: &Client, load: Vec<Filed>) {
         // One of them may be to blame: the others need not share its fate.
         Err(error @ ClientError::Problem(_)) if load.len() > 1 && !error.may_pass() => {
             for filed in load {
-                let answer = match client.report_once(&[&filed.report], filed.most).await.map(|mut one| one.pop()) {
+                let answer = match client.report_once(&[&filed.report]).await.map(|mut one| one.pop()) {
                     Ok(Some(Outcome::Done(reported))) => Ok(reported),
                     Ok(Some(Outcome::Refused(problem))) => Err(ClientError::Problem(Box::new(problem))),
                     Ok(None) => Err(error.clone()),

@@ -31,6 +31,9 @@ const MOST: usize = 100;
 /// For what a question that was broken off may have been given.
 const TAKING_BACK: Duration = Duration::from_secs(2);
 
+/// For giving back what still runs when the grace is over. A server that does not answer is not waited for: leases run out.
+const GIVING_BACK: Duration = Duration::from_secs(5);
+
 /// Which jobs a worker takes.
 #[derive(Clone, Debug)]
 pub struct Working {
@@ -170,7 +173,7 @@ impl Client {
 }
 
 /// Comes when the worker takes no more jobs.
-async fn closes(heard: &mut watch::Receiver<Phase>) {
+pub(crate) async fn closes(heard: &mut watch::Receiver<Phase>) {
     // Its sender lives as long as the loop.
     let _ = heard.wait_for(|phase| *phase != Phase::Working).await;
 }
@@ -204,7 +207,10 @@ impl Turn {
         let all = async { while self.jobs.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, all).await.is_err() {
             self.phase.send_replace(Phase::Over);
-            while self.jobs.join_next().await.is_some() {}
+            let all = async { while self.jobs.join_next().await.is_some() {} };
+            if tokio::time::timeout(GIVING_BACK, all).await.is_err() {
+                tracing::warn!(jobs = self.jobs.len(), "not given back: their leases will run out");
+            }
         }
         ended
     }
@@ -227,6 +233,7 @@ impl Turn {
                 self.until_a_job_ends().await;
                 continue;
             }
+            let is_repeated = again.is_some();
             let call = match again.take() {
                 Some(call) => call,
                 None => self.working.call(free)?,
@@ -245,7 +252,8 @@ impl Turn {
                 Ok(leased) => {
                     self.is_back();
                     backoff.reset();
-                    if leased.is_empty() && self.working.until_idle {
+                    // A question that was asked before may have been given jobs that are lost by now: none says nothing of others.
+                    if leased.is_empty() && self.working.until_idle && !is_repeated {
                         if self.jobs.is_empty() {
                             return Ok(());
                         }
@@ -289,21 +297,23 @@ impl Turn {
     /// lease runs out.
     async fn take_back(&self, call: LeaseCall) {
         let call = LeaseCall { wait_ms: 0, again: true, ..call };
-        let until = Instant::now() + TAKING_BACK;
-        let mut backoff = Backoff::default();
-        let leased = loop {
-            // A server that hangs is not waited for: the leases run out.
-            match tokio::time::timeout_at(until, self.keeper.client.lease_once(&call)).await {
-                Ok(Ok(leased)) => break leased,
-                Ok(Err(error)) if error.may_pass() => tokio::time::sleep(backoff.pause()).await,
-                Ok(Err(_)) | Err(_) => return,
+        let taking = async {
+            let mut backoff = Backoff::default();
+            let leased = loop {
+                match self.keeper.client.lease_once(&call).await {
+                    Ok(leased) => break leased,
+                    Err(error) if error.may_pass() => tokio::time::sleep(backoff.pause()).await,
+                    Err(_) => return,
+                }
+            };
+            for job in leased {
+                if let Err(error) = self.keeper.reporter.file(Report::on(&job, Verdict::Yield)).await {
+                    tracing::warn!(execution = job.id, %error, "cannot be given back");
+                }
             }
         };
-        for job in leased {
-            if let Err(error) = self.keeper.reporter.file(Report::on(&job, Verdict::Yield), Some(TAKING_BACK)).await {
-                tracing::warn!(execution = job.id, %error, "cannot be given back");
-            }
-        }
+        // Somebody waits for this process to end, and the server may not even answer.
+        let _ = tokio::time::timeout(TAKING_BACK, taking).await;
     }
 
     fn is_away(&mut self, error: &ClientError) {

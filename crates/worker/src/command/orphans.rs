@@ -1,0 +1,65 @@
+//! What a program leaves behind: found below this process, and ended.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions};
+
+/// What cannot be killed in this time is stuck in the kernel, or not ours to kill.
+pub(super) const SWEEPING: Duration = Duration::from_secs(2);
+
+/// Between looks at what is dying.
+pub(super) const GLANCE: Duration = Duration::from_millis(2);
+
+/// Orphans become children of this process, not of the machine's first, and can be found.
+pub(super) fn adopt() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+/// Of this process, those of all its threads. Where the kernel does not tell, there are none to be seen.
+pub(super) fn children() -> Vec<Pid> {
+    children_of("self")
+}
+
+fn children_of(process: &str) -> Vec<Pid> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let parse = |list: String| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>();
+    lists.flat_map(parse).filter_map(Pid::from_raw).collect()
+}
+
+/// The supervisor is dead before its time, and could not sweep: whatever of this execution runs below us is ended. It is known by its
+/// environment, since this process may have other children.
+pub(super) async fn sweep(execution: &str) {
+    let mark = format!("ONCEWARD_EXECUTION={execution}");
+    let until = Instant::now() + SWEEPING;
+    let mut killed = Vec::new();
+    loop {
+        let found = marked(mark.as_bytes());
+        for pid in &found {
+            let _ = rustix::process::kill_process(*pid, Signal::KILL);
+        }
+        // Those that became our children are ours to bury; of the others nothing is heard.
+        killed.extend(&found);
+        killed.retain(|pid| matches!(rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
+        if (found.is_empty() && killed.is_empty()) || Instant::now() > until {
+            return;
+        }
+        tokio::time::sleep(GLANCE).await;
+    }
+}
+
+fn marked(mark: &[u8]) -> Vec<Pid> {
+    let (mut open, mut found) = (children(), Vec::new());
+    // Processes come and go while this looks: bounded, should they come faster.
+    for _ in 0..100_000 {
+        let Some(pid) = open.pop() else { break };
+        let name = pid.as_raw_nonzero().to_string();
+        open.extend(children_of(&name));
+        let environment = std::fs::read(format!("/proc/{name}/environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
+            found.push(pid);
+        }
+    }
+    found
+}
