@@ -36,7 +36,7 @@ pub(crate) fn start() {
             match LEFT_OUT.swap(0, Ordering::Relaxed) {
                 0 => {}
                 lines => {
-                    write(format!("{lines} lines are left out: they came faster than they were read\n").as_bytes())
+                    write(format!("{lines} lines are left out: they came faster than they were read\n").as_bytes());
                 }
             }
             match word {

@@ -23,6 +23,7 @@ const SHORT: Duration = Duration::from_millis(300);
 const CREATE: &str = "/v1/lifecycles/house.job/records";
 
 /// A server with these settings, and one route that never answers.
+#[expect(clippy::needless_pass_by_value, reason = "a closure, written where it is used")]
 fn with(settings: Settings, test: impl AsyncFn(&House)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
@@ -323,7 +324,7 @@ fn an_early_answer_arrives() {
             let mut stream = http::connect(house.address());
             let head = format!("POST {CREATE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
             stream.write_all(format!("{head}content-length: 400000\r\n\r\n").as_bytes()).expect("sent");
-            let _ = stream.write_all(&[b' '; 400_000]);
+            let _ = stream.write_all(&vec![b' '; 400_000]);
             let _ = stream.shutdown(Shutdown::Write);
             answer(&stream).is_problem(413, "too_large");
         }

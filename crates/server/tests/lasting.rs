@@ -139,7 +139,8 @@ fn with_its_key_a_call_is_over() {
         let (ann, bob) = (house.key("ann", &["worker"], &[]).await, house.key("bob", &["worker"], &[]).await);
         let mut following = Stream::open(&house, Some(&ann), "/v1/stream", None);
         let mut other = Stream::open(&house, Some(&bob), "/v1/stream", None);
-        (following.place(), other.place());
+        following.place();
+        other.place();
         let waiting = wait_for_work(&house, &ann);
         let others = wait_for_work(&house, &bob);
         let id = ann.split('_').nth(1).expect("an id");

@@ -150,8 +150,8 @@ async fn strangers(house: &House) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn create(house: &House, key: &str, body: Json) -> String {
-    let made = house.send(Some(key), "POST", "/v1/lifecycles/house.job/records", Some(&body));
+fn create(house: &House, key: &str, body: &Json) -> String {
+    let made = house.send(Some(key), "POST", "/v1/lifecycles/house.job/records", Some(body));
     assert_eq!(made.status, 201, "{made:?}");
     made.json()["id"].as_str().expect("an id").to_owned()
 }
@@ -175,8 +175,8 @@ fn a_foreign_record_is_answered_like_none() {
     on_both(async |house| {
         let (ann, bob) = (house.key("ann", &["producer"], &[]).await, house.key("bob", &["worker"], &[]).await);
         let strangers = strangers(&house).await;
-        let id = create(&house, &ann, json!({ "payload": { "secret": "of ann's" }, "fields": { "name": "anns" } }));
-        create(&house, &ann, json!({ "fields": { "near": id } }));
+        let id = create(&house, &ann, &json!({ "payload": { "secret": "of ann's" }, "fields": { "name": "anns" } }));
+        create(&house, &ann, &json!({ "fields": { "near": id } }));
         let mut compared = 0;
         for turn in ["waiting", "running", "done"] {
             for route in ROUTES.iter().copied().filter(|route| route.2 == Way::OfOne) {
@@ -257,8 +257,8 @@ fn what_others_have_is_in_no_list() {
                 }
             }
         }
-        let id = create(&house, &ann, json!({ "fields": { "name": "anns" } }));
-        create(&house, &ann, json!({ "fields": { "near": id } }));
+        let id = create(&house, &ann, &json!({ "fields": { "name": "anns" } }));
+        create(&house, &ann, &json!({ "fields": { "near": id } }));
         let mut before = before.into_iter();
         for route in &routes {
             for (who, key) in &strangers {
@@ -306,8 +306,8 @@ fn a_clash_shows_nothing_of_the_other() {
     on_both(async |house| {
         let (ann, eve) = (house.key("ann", &["producer"], &[]).await, house.key("eve", &["producer"], &[]).await);
         let viewer = house.key("eve", &["viewer"], &[]).await;
-        let anns = create(&house, &ann, json!({ "fields": { "name": "anns" }, "key": "one" }));
-        let eves = create(&house, &eve, json!({ "fields": { "name": "eves" }, "key": "one" }));
+        let anns = create(&house, &ann, &json!({ "fields": { "name": "anns" }, "key": "one" }));
+        let eves = create(&house, &eve, &json!({ "fields": { "name": "eves" }, "key": "one" }));
         assert_ne!(anns, eves, "the same key of another owner is another key");
         for path in ["/v1/lifecycles/house.job/records", "/v1/lifecycles/house.job/records/batch"] {
             let of = |new: Json| if path.ends_with("batch") { json!({ "records": [new] }) } else { new };
@@ -388,16 +388,16 @@ impl Following {
 fn a_stream_is_its_readers() {
     on_both(async |house| {
         let (ann, eve) = (house.key("ann", &["producer"], &[]).await, house.key("eve", &["producer"], &[]).await);
-        let anns = create(&house, &ann, json!({ "fields": { "name": "anns" } }));
-        let eves = create(&house, &eve, json!({}));
+        let anns = create(&house, &ann, &json!({ "fields": { "name": "anns" } }));
+        let eves = create(&house, &eve, &json!({}));
         let follow = |query: &str| Following::start(&house, &eve, query);
         let (mut all, mut own) = (follow(""), follow(&format!("&record={eves}")));
         let (foreign, none) = (follow(&format!("&record={anns}")), follow(&format!("&record={NOBODY}")));
         all.until(&eves);
         own.until(&eves);
         // One more of each: when the last has come to the one, all have come past the first.
-        create(&house, &ann, json!({ "fields": { "near": anns } }));
-        let last = create(&house, &eve, json!({}));
+        create(&house, &ann, &json!({ "fields": { "near": anns } }));
+        let last = create(&house, &eve, &json!({}));
         all.until(&last);
         house.close().await;
         let (all, foreign, none) = (all.end(), foreign.end(), none.end());

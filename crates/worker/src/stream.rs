@@ -15,7 +15,7 @@ use crate::shape::Entry;
 use crate::wire::{Ask, Backoff, escaped};
 
 /// The server says something every 15 seconds, if only that it is there. Who is silent for so long is gone.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 

@@ -31,8 +31,8 @@ impl Run {
         Self { folder, environment: Vec::new() }
     }
 
-    fn with(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.environment.push((name, value.to_string()));
+    fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.environment.push((name, value.to_owned()));
         self
     }
 
@@ -68,7 +68,7 @@ impl Run {
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a file");
         assert!(Command::new("chmod").arg("+x").arg(&path).status().expect("chmod").success());
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").expect("a path"));
-        self.with("PATH", path)
+        self.with("PATH", &path)
     }
 }
 
@@ -181,7 +181,7 @@ fn what_is_too_large_is_not_read() {
 
 #[test]
 fn many_scanned_pages_are_too_many() {
-    Run::new().with("DOCUMENT_PAGES", 0).of(&sample("scan.pdf")).is(1, "LIMIT_EXCEEDED");
+    Run::new().with("DOCUMENT_PAGES", "0").of(&sample("scan.pdf")).is(1, "LIMIT_EXCEEDED");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_program_that_hangs_may_be_tried_again() {
     for (program, document) in
         [("pdfinfo", "letter.pdf"), ("pdftotext", "letter.pdf"), ("pdftoppm", "scan.pdf"), ("tesseract", "page.png")]
     {
-        let run = Run::new().instead(program, "exec sleep 600").with("DOCUMENT_SECONDS", 1);
+        let run = Run::new().instead(program, "exec sleep 600").with("DOCUMENT_SECONDS", "1");
         run.of(&sample(document)).is(75, "TIMEOUT");
     }
 }
@@ -210,7 +210,7 @@ fn without_its_programs_it_says_so() {
         {
             std::os::unix::fs::symlink("/bin/true", path.join(name)).expect("a link");
         }
-        let ended = Run::new().with("PATH", path.display()).of(&sample("letter.pdf"));
+        let ended = Run::new().with("PATH", &path.display().to_string()).of(&sample("letter.pdf"));
         assert_eq!(ended.exit, Some(127), "{ended:?}");
         assert!(ended.said.contains(&format!("{program} is not installed")), "{ended:?}");
     }

@@ -108,8 +108,10 @@ fn who_may_make_nothing_fills_nothing() {
             small,
         ];
         let replies = engine.submit_all(calls).await.unwrap();
-        let came: Vec<u16> =
-            replies.iter().map(|reply| reply.as_ref().map_or_else(EngineError::status, |_| 200)).collect();
+        let came: Vec<u16> = replies
+            .iter()
+            .map(|reply| reply.as_ref().map_or_else(onceward_engine::EngineError::status, |_| 200))
+            .collect();
         assert_eq!(came, [403, 200, 404, 200, 200]);
         for (seed, is_there) in [(1, false), (2, false), (3, false), (4, true)] {
             let found = objects.size(&hash(&bytes(LARGE + 1, seed))).await.unwrap();

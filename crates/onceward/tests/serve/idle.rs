@@ -3,10 +3,10 @@
 use std::io::BufReader;
 use std::time::Instant;
 
-use onceward_testkit::http::{Reply, write};
+use onceward_testkit::http::{PATIENCE, Reply, write};
 use serde_json::json;
 
-use crate::client::{Db, PATIENCE, Reply, Served, write};
+use crate::client::{Db, Served};
 
 /// Kilobytes that a process has in memory.
 fn resident(pid: u32) -> u64 {
@@ -16,12 +16,20 @@ fn resident(pid: u32) -> u64 {
 }
 
 /// How many wait for work, as the server itself counts them.
-fn waiting(served: &Served) -> usize {
+fn counted(served: &Served) -> usize {
     let metrics = served.get("/metrics").text();
     let line = metrics.lines().find(|line| line.starts_with("onceward_http_long_polls "));
     line.and_then(|line| line.split(' ').nth(1))
         .and_then(|count| count.parse().ok())
         .unwrap_or_else(|| panic!("{metrics}"))
+}
+
+/// Asked again and again, since nothing tells of it.
+fn until(is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "in vain");
+    }
 }
 
 /// Each of them costs a connection and a few kilobytes, and each job goes to one of them.
@@ -35,10 +43,10 @@ fn two_thousand_workers_wait_in_bounded_memory() {
     for stream in &mut waiting {
         write(stream, "POST", "/v1/leases", &[], Some(&wanted));
     }
-    while waiting(&served) < 2_000 {}
+    until(|| counted(&served) == 2_000);
     let after = resident(served.pid());
     let mut jobs: Vec<_> = (0..50).map(|n| served.job(&json!(n))).collect();
-    while waiting(&served) > 1_950 {}
+    until(|| counted(&served) == 1_950);
     println!("{before} KB before, {after} KB with 2,000 workers that wait");
     assert!(after - before < 200_000, "{before} KB before, {after} KB after");
     // All are handed out while the server serves; nobody got two, and none was lost.

@@ -67,7 +67,7 @@ impl Context {
         // there are too many, or because it is about to end, is counted; a line for each would be one more load.
         match status {
             Some(status) if status >= 500 && status != 503 => {
-                warn!(%method, route, status, ms, owner, request = %self.id(), "request")
+                warn!(%method, route, status, ms, owner, request = %self.id(), "request");
             }
             Some(status) => debug!(%method, route, status, ms, owner, request = %self.id(), "request"),
             None => debug!(%method, route, ms, owner, request = %self.id(), "the caller went away"),

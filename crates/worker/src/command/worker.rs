@@ -134,6 +134,6 @@ impl Commands {
 async fn is_told(told: &mut watch::Receiver<Option<String>>) {
     if told.wait_for(Option::is_some).await.is_err() {
         // Nobody is left who could say so.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

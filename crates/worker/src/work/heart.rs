@@ -87,7 +87,7 @@ impl Heart {
     /// Beats on beside a report, which will be told by itself that the lease is lost. Never comes back.
     pub(crate) async fn go_on(&mut self, held: &Held) {
         while let Beaten::Kept { .. } = self.next(held).await {}
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -73,18 +73,18 @@ impl Drop for Running {
 }
 
 impl Keeper {
-    pub(crate) async fn keep(self, leased: Leased, received: Instant, mut heard: watch::Receiver<Phase>) {
+    pub(crate) async fn keep(self, leased: Leased, received: Instant, mut phases: watch::Receiver<Phase>) {
         let held = Arc::new(Held::new(&leased, self.reporter.clone(), received));
         let mut heart = Heart::new(&held, self.lease);
-        let end = match self.begin(&leased, &held, &mut heart, &mut heard).await {
-            Ok(payload) => self.run(leased, payload, &held, &mut heart, &mut heard).await,
+        let end = match self.begin(&leased, &held, &mut heart, &mut phases).await {
+            Ok(payload) => self.run(leased, payload, &held, &mut heart, &mut phases).await,
             Err(end) => end,
         };
         match end {
             // The heart goes on: a report that is slow, or is turned away for now, must not cost the lease.
             End::Report(verdict) => tokio::select! {
                 biased;
-                () = report(&held, verdict, &heard) => {}
+                () = report(&held, verdict, &phases) => {}
                 () = heart.go_on(&held) => {}
             },
             End::Lost(why) => {
@@ -99,7 +99,7 @@ impl Keeper {
         leased: &Leased,
         held: &Held,
         heart: &mut Heart,
-        heard: &mut watch::Receiver<Phase>,
+        phases: &mut watch::Receiver<Phase>,
     ) -> Result<Option<Payload>, End> {
         let begins = async {
             // Found again by its key, long after it began: whether it lasts must be known before anything is started.
@@ -117,7 +117,7 @@ impl Keeper {
         };
         tokio::select! {
             biased;
-            () = closes(heard) => Err(End::Report(Verdict::Yield)),
+            () = closes(phases) => Err(End::Report(Verdict::Yield)),
             begun = begins => begun,
         }
     }
@@ -141,7 +141,7 @@ impl Keeper {
         payload: Option<Payload>,
         held: &Arc<Held>,
         heart: &mut Heart,
-        heard: &mut watch::Receiver<Phase>,
+        phases: &mut watch::Receiver<Phase>,
     ) -> End {
         let (stop, stopped) = watch::channel(None);
         let job = Job {
@@ -165,7 +165,7 @@ impl Keeper {
                 biased;
                 ended = &mut task.0 => Next::Ended(ended),
                 beaten = heart.next(held) => Next::Beaten(beaten),
-                changed = heard.changed() => if changed.is_ok() { Next::Phase } else { Next::Overtime },
+                changed = phases.changed() => if changed.is_ok() { Next::Phase } else { Next::Overtime },
                 () = tokio::time::sleep_until(edge) => if is_warned { Next::Gone } else { Next::Warning },
                 () = until(overtime) => Next::Overtime,
             };
@@ -181,7 +181,7 @@ impl Keeper {
                     tell(&stop, Stopping::Lost);
                     return End::Lost(error.to_string());
                 }
-                Next::Phase => match *heard.borrow_and_update() {
+                Next::Phase => match *phases.borrow_and_update() {
                     Phase::Working => {}
                     Phase::Closing => {
                         tell(&stop, Stopping::Closing);
@@ -233,10 +233,10 @@ pub(crate) async fn until(time: Option<Instant>) {
     }
 }
 
-async fn report(held: &Held, mut verdict: Verdict, heard: &watch::Receiver<Phase>) {
+async fn report(held: &Held, mut verdict: Verdict, phases: &watch::Receiver<Phase>) {
     let mut last_tries = LAST_TRIES;
     let mut may_go_on = || {
-        if *heard.borrow() == Phase::Over {
+        if *phases.borrow() == Phase::Over {
             last_tries = last_tries.saturating_sub(1);
         }
         last_tries > 0

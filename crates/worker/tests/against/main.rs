@@ -218,17 +218,13 @@ async fn a_stream_goes_on_where_it_was() {
     let (tell, mut asked) = mpsc::unbounded_channel();
     let url = start(move |came| {
         let _ = tell.send(came.head.to_lowercase());
-        match came.connection {
-            1 => {
-                // Longer than the client would try: quiet, and then gone.
-                std::thread::sleep(Duration::from_millis(400));
-                Reaction::Stream("id: 41\n\n: still here\n\n".to_owned())
-            }
-            _ => {
-                let entry = json!({ "seq": 42, "record": RECORD, "version": 1, "at": "2026-01-01T00:00:00Z", "event": "create", "state": "WAITING" });
-                Reaction::Stream(format!("id: 42\nevent: entry\ndata: {entry}\n\n"))
-            }
+        if came.connection == 1 {
+            // Longer than the client would try: quiet, and then gone.
+            std::thread::sleep(Duration::from_millis(400));
+            return Reaction::Stream("id: 41\n\n: still here\n\n".to_owned());
         }
+        let entry = json!({ "seq": 42, "record": RECORD, "version": 1, "at": "2026-01-01T00:00:00Z", "event": "create", "state": "WAITING" });
+        Reaction::Stream(format!("id: 42\nevent: entry\ndata: {entry}\n\n"))
     })
     .await;
     let patience = Patience { retries: Duration::from_millis(300), ..Patience::default() };

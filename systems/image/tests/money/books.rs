@@ -39,14 +39,14 @@ pub(crate) async fn balance<S: Store + 'static>(house: &House<S>) {
         *said.entry("shop".to_owned()).or_default() -= int(grant, "amount");
     }
     for job in &jobs {
-        let (to, hold) = match &**job.state_name() {
+        let (to, holds) = match &**job.state_name() {
             "queued" | "running" | "failed" => (None, 5),
             "completed" => (Some("revenue".to_owned()), 0),
             "rejected" => (Some("penalties".to_owned()), 0),
             "dead_letter" => (Some(format!("user:{}", job.owner)), 0),
             other => panic!("no such state: {other}"),
         };
-        assert_eq!(job.hold, hold, "a job that is {} holds {}", job.state_name(), job.hold);
+        assert_eq!(job.hold, holds, "a job that is {} holds {}", job.state_name(), job.hold);
         *said.entry(format!("user:{}", job.owner)).or_default() -= 5;
         if let Some(to) = to {
             *said.entry(to).or_default() += 5;
