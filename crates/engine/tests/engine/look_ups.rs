@@ -180,9 +180,9 @@ fn a_statement_adds_up() {
         assert!(engine.statement(&ops(), &coin("nobody"), None, 9).await.unwrap().is_none());
         // Nobody but an operator.
         let refused = engine.statement(&ann, &coin("purse:ann"), None, 9).await.unwrap_err();
-        assert_eq!((refused.status(), refused.code()), (403, "not_allowed"));
-        assert_eq!(engine.accounts(&ann, &AccountsQuery::default()).await.unwrap_err().code(), "not_allowed");
-        assert_eq!(engine.account(&ann, &coin("purse:ann")).await.unwrap_err().code(), "not_allowed");
+        assert_eq!((refused.status(), refused.code()), (403, "forbidden"));
+        assert_eq!(engine.accounts(&ann, &AccountsQuery::default()).await.unwrap_err().code(), "forbidden");
+        assert_eq!(engine.account(&ann, &coin("purse:ann")).await.unwrap_err().code(), "forbidden");
         let one = engine.account(&Actor::engine(), &coin("purse:ann")).await.unwrap().expect("for whoever may");
         let listed = engine.accounts(&ops(), &AccountsQuery { after: None, limit: 100 }).await.unwrap();
         assert!(one.balance == 30 && listed.contains(&one));

@@ -12,6 +12,7 @@ use onceward_system_image::{Guard, Studio, Words, checks, open_studio};
 
 /// Where the provider's key is: not a flag, which everybody on the machine could read.
 const KEY: &str = "ONCEWARD_IMAGE_KEY";
+const MODERATION_KEY: &str = "ONCEWARD_IMAGE_MODERATION_KEY";
 
 /// How long moderation may take. The engine waits no longer for a check.
 const MODERATION_TIME: Duration = Duration::from_secs(8);
@@ -53,7 +54,8 @@ pub(super) struct Image {
     /// How many pictures are drawn at the same time
     #[arg(long, value_name = "N", env = "ONCEWARD_IMAGE_AT_ONCE", default_value_t = 4)]
     image_at_once: usize,
-    /// The base address of a service with OpenAI's moderation endpoint, asked about every prompt; with the same key
+    /// The base address of a service with OpenAI's moderation endpoint, asked about every prompt. Its key stands in
+    /// `ONCEWARD_IMAGE_MODERATION_KEY`; at the same address as the other, that one's will do
     #[arg(long, value_name = "URL", env = "ONCEWARD_IMAGE_MODERATION_URL")]
     image_moderation_url: Option<String>,
     /// The model that judges there
@@ -95,12 +97,18 @@ impl Image {
         let Some(url) = set(self.image_moderation_url.as_ref(), String::is_empty) else { return Ok(None) };
         let config = OpenAiConfig {
             url: url.clone(),
-            key: key(),
+            key: key(MODERATION_KEY).or_else(|| self.is_the_same_service(url).then(|| key(KEY)).flatten()),
             model: self.image_moderation_model.clone(),
             time: MODERATION_TIME,
             most_bytes: MODERATION_BYTES,
         };
         Moderation::open(config).map(Some).context("--image-moderation-url")
+    }
+
+    /// One service's key is nothing for another to see.
+    fn is_the_same_service(&self, url: &str) -> bool {
+        let other = set(self.image_url.as_ref(), String::is_empty);
+        other.is_none_or(|other| origin(other).eq_ignore_ascii_case(origin(url)))
     }
 
     fn provider(&self) -> Result<Option<Provider>> {
@@ -113,7 +121,7 @@ impl Image {
             (Drawn::Openai, Some(url)) => {
                 let config = OpenAiConfig {
                     url: url.clone(),
-                    key: key(),
+                    key: key(KEY),
                     model: self.image_model.clone(),
                     time: Duration::from_secs(self.image_time.max(1)),
                     most_bytes: self.image_megabytes.clamp(1, 1 << 10) << 20,
@@ -139,6 +147,30 @@ fn set<T>(value: Option<&T>, is_nothing: impl Fn(&T) -> bool) -> Option<&T> {
     value.filter(|value| !is_nothing(value))
 }
 
-fn key() -> Option<String> {
-    std::env::var(KEY).ok().filter(|key| !key.is_empty())
+fn key(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|key| !key.is_empty())
+}
+
+/// Scheme, host and port.
+fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let path = url[host..].find('/').map_or(url.len(), |at| host + at);
+    &url[..path]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_begins_with_its_origin() {
+        for (url, is) in [
+            ("https://a.example/v1", "https://a.example"),
+            ("https://a.example:8443", "https://a.example:8443"),
+            ("http://a.example/x/y/", "http://a.example"),
+            ("a/b", "a"),
+        ] {
+            assert_eq!(origin(url), is);
+        }
+    }
 }

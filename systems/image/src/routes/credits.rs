@@ -36,8 +36,8 @@ fn account(caller: &Caller, user: Option<&str>) -> Result<AccountName, Problem> 
     if *user != *caller.actor.id {
         caller.must_be_operator()?;
     }
-    if user.contains('\0') {
-        return Err(Problem::bad_input("`user` has a NUL in it"));
+    if user.is_empty() || user.contains('\0') {
+        return Err(Problem::bad_input("`user` is empty, or has a NUL in it"));
     }
     Ok(AccountName::new(CREDIT, &format!("user:{user}")))
 }
@@ -75,6 +75,7 @@ struct WhichEntries {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The `next` of the page before
+    #[param(pattern = "^[0-9]{1,18}[.]-?[0-9]{1,18}$")]
     cursor: Option<String>,
 }
 
