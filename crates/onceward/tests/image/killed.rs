@@ -37,13 +37,14 @@ fn attempts(house: &House, id: &str) -> usize {
     house.get("", &format!("/v1/records/{id}/executions"))["executions"].as_array().map_or(0, Vec::len)
 }
 
+/// In the answer itself, or while it is fetched from the address that the answer names.
 #[test]
 fn killed_while_a_picture_comes_in() {
-    for db in BOTH {
+    for (db, way) in BOTH.into_iter().flat_map(|db| [(db, Does::Stall), (db, Does::Link)]) {
         let service = Service::start();
         let mut house = House::open(db, &["--image-url", &service.url()]);
         house.grant("local", 20);
-        service.does(Does::Stall);
+        service.does(way);
         let id = house.ordered("", "a lighthouse");
         service.halfway.recv_timeout(PATIENCE).expect("half of it comes");
         house.kill();
@@ -52,7 +53,7 @@ fn killed_while_a_picture_comes_in() {
         house.begin();
         came_through(&mut house, &id);
         assert_eq!(attempts(&house, &id), 2);
-        assert_eq!(house.statement(""), [("order".to_owned(), -5), ("grant".to_owned(), 20)], "{db:?}");
+        assert_eq!(house.statement(""), [("order".to_owned(), -5), ("grant".to_owned(), 20)], "{db:?} {way:?}");
         house.verified();
     }
 }

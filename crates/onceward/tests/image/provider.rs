@@ -10,6 +10,11 @@ use base64::engine::general_purpose::STANDARD;
 use onceward_system_image::provider::{Order, Provider, Size};
 use serde_json::json;
 
+const JSON: &str = "application/json";
+
+/// Where a picture is that is not in the answer.
+const PICTURE: &str = "/pictures/1.png";
+
 /// What it does with the next order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Does {
@@ -20,6 +25,8 @@ pub(crate) enum Does {
     Fail(u16),
     /// It sends half of the picture and no more.
     Stall,
+    /// It answers with an address of the picture, and whoever fetches it gets half of it and no more.
+    Link,
     /// It does nothing until it is told something else.
     Hold,
 }
@@ -53,11 +60,12 @@ impl Service {
         let address = listener.local_addr().expect("an address").to_string();
         let does = Arc::new(Told(Mutex::new(Does::Draw), Condvar::new()));
         let (half, halfway) = channel();
+        let own = address.clone();
         let shared = Arc::clone(&does);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (does, half) = (Arc::clone(&shared), half.clone());
-                std::thread::spawn(move || serve(stream, &does, &half));
+                let (does, half, own) = (Arc::clone(&shared), half.clone(), own.clone());
+                std::thread::spawn(move || serve(stream, &own, &does, &half));
             }
         });
         Self { address, does, halfway }
@@ -73,20 +81,27 @@ impl Service {
 }
 
 /// One connection, for as long as it is kept.
-fn serve(stream: TcpStream, does: &Told, half: &Sender<()>) {
+fn serve(stream: TcpStream, own: &str, does: &Told, half: &Sender<()>) {
     let mut out = stream.try_clone().expect("a second handle");
     let mut from = BufReader::new(stream);
     while let Some((path, body)) = request(&mut from) {
-        assert!(path.ends_with("/images/generations"), "{path}");
         let sent = match does.now() {
-            Does::Draw => answer(&mut out, 200, &drawn(&body), true),
-            Does::Refuse => answer(&mut out, 400, &error("content_policy_violation"), true),
-            Does::Fail(status) => answer(&mut out, status, &error("some_error"), true),
+            _ if path == PICTURE => {
+                let sent = answer(&mut out, 200, "image/png", &picture("a lighthouse"), false);
+                wait(&mut from, half);
+                sent
+            }
+            _ if !path.ends_with("/images/generations") => panic!("{path}"),
+            Does::Draw => answer(&mut out, 200, JSON, drawn(&body).as_bytes(), true),
+            Does::Refuse => answer(&mut out, 400, JSON, error("content_policy_violation").as_bytes(), true),
+            Does::Fail(status) => answer(&mut out, status, JSON, error("some_error").as_bytes(), true),
+            Does::Link => {
+                let link = json!({ "created": 1, "data": [{ "url": format!("http://{own}{PICTURE}") }] });
+                answer(&mut out, 200, JSON, link.to_string().as_bytes(), true)
+            }
             Does::Stall | Does::Hold => {
-                let sent = answer(&mut out, 200, &drawn(&body), false);
-                let _ = half.send(());
-                // Until whoever waits for the rest is gone.
-                let _ = from.read(&mut [0]);
+                let sent = answer(&mut out, 200, JSON, drawn(&body).as_bytes(), false);
+                wait(&mut from, half);
                 sent
             }
         };
@@ -96,25 +111,34 @@ fn serve(stream: TcpStream, does: &Told, half: &Sender<()>) {
     }
 }
 
+/// Until whoever waits for the rest is gone.
+fn wait(from: &mut BufReader<TcpStream>, half: &Sender<()>) {
+    let _ = half.send(());
+    let _ = from.read(&mut [0]);
+}
+
 fn error(code: &str) -> String {
     json!({ "error": { "code": code, "message": "no", "type": "invalid_request_error" } }).to_string()
 }
 
 fn drawn(body: &[u8]) -> String {
     let asked: serde_json::Value = serde_json::from_slice(body).expect("JSON");
-    let order = Order { prompt: asked["prompt"].as_str().expect("a prompt").to_owned(), size: Size::S256 };
+    let bytes = picture(asked["prompt"].as_str().expect("a prompt"));
+    json!({ "created": 1, "data": [{ "b64_json": STANDARD.encode(bytes) }] }).to_string()
+}
+
+fn picture(prompt: &str) -> Vec<u8> {
+    let order = Order { prompt: prompt.to_owned(), size: Size::S256 };
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let picture = runtime.block_on(Provider::Local.draw(&order)).expect("it is drawn");
-    json!({ "created": 1, "data": [{ "b64_json": STANDARD.encode(&picture.bytes) }] }).to_string()
+    runtime.block_on(Provider::Local.draw(&order)).expect("it is drawn").bytes.to_vec()
 }
 
 /// All of an answer, or its head and half of its body.
-fn answer(out: &mut TcpStream, status: u16, body: &str, whole: bool) -> std::io::Result<()> {
-    let head =
-        format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+fn answer(out: &mut TcpStream, status: u16, kind: &str, body: &[u8], whole: bool) -> std::io::Result<()> {
+    let head = format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len());
     out.write_all(head.as_bytes())?;
     let sent = if whole { body.len() } else { body.len() / 2 };
-    out.write_all(&body.as_bytes()[..sent])?;
+    out.write_all(&body[..sent])?;
     out.flush()
 }
 

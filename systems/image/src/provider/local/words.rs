@@ -20,7 +20,23 @@ pub(super) enum Tint {
 }
 
 const SCENES: [(Scene, &[&str]); 10] = [
-    (Scene::Sea, &["sea", "ocean", "beach", "wave", "coast", "boat", "ship", "sail", "island", "harbour", "harbor"]),
+    (
+        Scene::Sea,
+        &[
+            "sea",
+            "ocean",
+            "beach",
+            "wave",
+            "coast",
+            "boat",
+            "ship",
+            "sail",
+            "island",
+            "harbour",
+            "harbor",
+            "lighthouse",
+        ],
+    ),
     (Scene::Mountains, &["mountain", "peak", "alp", "cliff", "glacier", "volcano", "summit", "fjord", "lake"]),
     (Scene::Forest, &["forest", "tree", "wood", "pine", "fir", "jungle", "bear", "wolf", "deer", "fox", "owl"]),
     (Scene::City, &["city", "town", "skyline", "street", "building", "tower", "skyscraper", "house", "castle"]),
