@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::answer::{Outcome, complain, say};
 
 /// For a server that is just being restarted; somebody waits at a terminal.
-const RETRIES: Duration = Duration::from_secs(2);
+const RETRIES: Duration = Duration::from_secs(5);
 
 /// As every verb that asks a server takes it.
 #[derive(Args)]

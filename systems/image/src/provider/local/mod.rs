@@ -1,8 +1,8 @@
 //! The artist that is built in: a real PNG from the prompt, with no network and no model.
 //!
-//! It does not understand a prompt. A few dozen words steer it ([`words`]); everything else comes from the SHA-256 of the
+//! It does not understand a prompt. A few dozen words steer it (`words.rs`); everything else comes from the SHA-256 of the
 //! prompt. The same prompt gives the same picture on every machine: all arithmetic is integers and the five operations on
-//! floats that IEEE 754 defines to the last bit (`+ - * /` and the square root), so sines and roots are ours ([`exact`]).
+//! floats that IEEE 754 defines to the last bit (`+ - * /` and the square root), so sines and roots are ours (`exact.rs`).
 //! The size changes how fine a picture is, not what it shows.
 
 // Pixels are counted in whole numbers and places in floats: the numbers are small, and rounding is meant.
