@@ -63,6 +63,35 @@ fn a_bucket_for_large_payloads() {
     assert_eq!(create(&other).status, 201);
 }
 
+/// What systems keep goes to the same bucket: a document as it is uploaded, and a picture under its name.
+#[test]
+fn a_bucket_for_documents_and_pictures() {
+    let bucket = Server::start();
+    let (url, folder) = bucket.bucket();
+    let data = Folder::new();
+    let database = format!("sqlite:{}", data.file().display());
+    let served = Served::start_with(&database, data, &["--objects", &url], &bucket.settings());
+    let document = "0123456789abcdef".repeat(3 << 16);
+    let headers = [("content-type", "application/octet-stream"), ("client-request-id", "one")];
+    let uploaded = served.call("POST", "/document/upload", &headers, Some(&document));
+    assert_eq!(uploaded.status, 201, "{}", uploaded.text());
+    let job = uploaded.json()["jobId"].as_str().expect("an id").to_owned();
+    let kept = served.get(&format!("/v1/records/{job}/payload"));
+    assert!(kept.status == 200 && kept.text() == document, "byte for byte");
+
+    let grant = json!({ "user": "local", "amount": 5, "order": "first" });
+    assert_eq!(served.post("/image/credits/grants", &grant).status, 201);
+    let ordered = served.post("/image/jobs", &json!({ "prompt": "a boat at sea", "size": "256x256" }));
+    let id = ordered.json()["id"].as_str().expect("an id").to_owned();
+    // The stream tells when it is done, and ends when it has told nothing for a second.
+    let told = || served.get(&format!("/v1/stream?after=0&record={id}&wait_ms=1000")).text();
+    assert!((0..60).any(|_| told().contains("completed")), "{}", told());
+    let url = served.get(&format!("/image/jobs/{id}")).json()["resultUrl"].as_str().expect("a picture").to_owned();
+    let picture = served.get(&url);
+    assert!(picture.status == 200 && picture.body.starts_with(b"\x89PNG"), "{}", picture.head);
+    assert!(folder.join("named/originals").is_dir(), "in the bucket");
+}
+
 /// It does not start, and says why: without the secret, and before it makes a database.
 #[test]
 fn a_bucket_that_does_not_let_one_in() {

@@ -30,14 +30,17 @@ struct Whose {
     user: Option<String>,
 }
 
+/// Characters of an owner's name.
+const LONGEST: usize = 1_000;
+
 /// Everybody's own account is theirs to look at, and an operator may look at all of them.
 fn account(caller: &Caller, user: Option<&str>) -> Result<AccountName, Problem> {
     let user = user.unwrap_or(&caller.actor.id);
     if *user != *caller.actor.id {
         caller.must_be_operator()?;
     }
-    if user.is_empty() || user.contains('\0') {
-        return Err(Problem::bad_input("`user` is empty, or has a NUL in it"));
+    if !(1..=LONGEST).contains(&user.chars().count()) || user.contains('\0') {
+        return Err(Problem::bad_input("`user` has from 1 to 1000 characters, and no NUL among them"));
     }
     Ok(AccountName::new(CREDIT, &format!("user:{user}")))
 }
