@@ -282,7 +282,9 @@ class Processes(unittest.TestCase):
         environment = os.environ | {"ONCEWARD_URL": server.url}
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             made = self.client.create("execution.job", payload={"words": "one two three"})
-            process = subprocess.Popen([sys.executable, str(EXAMPLES / "worker.py")], env=environment)
+            run = [sys.executable, str(EXAMPLES / "worker.py")]
+            # Under `nohup`, as some gates run, it would be ignored.
+            process = subprocess.Popen(run, env=environment, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
             try:
                 until(self.client, made.id, "SUCCEEDED")
                 process.send_signal(number)
