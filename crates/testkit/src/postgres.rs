@@ -4,6 +4,7 @@
 //! A small shell script stands between: it starts the server, stops it and removes the folder when its standard input ends.
 //! That happens also when the test is killed.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -117,7 +118,9 @@ impl Server {
     /// A new database; its URL.
     pub fn database(&self) -> String {
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("test_{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        // Numbers of processes come again, and a server may outlive many of them.
+        let chance = RandomState::new().build_hasher().finish();
+        let name = format!("test_{}_{}_{chance:016x}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         psql(&format!("{}/postgres", self.url), &format!("CREATE DATABASE {name}"));
         format!("{}/{name}", self.url)
     }
