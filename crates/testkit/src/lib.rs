@@ -21,6 +21,8 @@ pub use folder::Folder;
 pub use stage::{Attempt, Lease, Outcome, Stage};
 
 use onceward_core::record::Actor;
+use onceward_core::value::RecordId;
+use serde_json::Value as Json;
 
 /// Somebody who makes records of their own: a producer key.
 pub fn user(name: &str) -> Actor {
@@ -40,4 +42,13 @@ pub fn operator(name: &str) -> Actor {
 
 pub fn worker(name: &str) -> Actor {
     Actor::new(name, &["worker"])
+}
+
+/// What a worker brings of this job: `{id}` in the texts of a result stands for the job's id.
+pub(crate) fn brought(job: RecordId, result: &Json) -> Json {
+    match result {
+        Json::String(text) => text.replace("{id}", &job.to_string()).into(),
+        Json::Object(parts) => parts.iter().map(|(name, part)| (name.clone(), brought(job, part))).collect(),
+        other => other.clone(),
+    }
 }

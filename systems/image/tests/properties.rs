@@ -29,7 +29,15 @@ fn credits_assets_and_orders_agree() {
     Wander::with(&[user_with("alice", &["user"]), user("bob"), user_with("mo", &["moderator"]), operator("olga")])
         .codes(&["500", "429", "timeout", "500", "400", "policy"])
         .value("user", [json!("alice"), json!("bob")])
-        .value("url", [json!("originals/a.png"), json!("originals/b.png"), json!("tmp/c.png")])
+        .value(
+            "url",
+            [
+                json!("originals/{id}-1.png"),
+                json!("originals/{id}-2.png"),
+                json!("originals/a.png"),
+                json!("tmp/c.png"),
+            ],
+        )
         .value("sha256", [json!("c".repeat(64))])
         .value("bytes", [json!(1), json!(7)])
         .payloads(&["a cat", "a dog", "a nude"])
@@ -65,6 +73,8 @@ fn holds(stage: &Stage) {
                 pays("revenue");
                 assert!(field("lastError") == Value::Null && field("resultUrl") != Value::Null);
                 assert_eq!(stage.field(assets[0], "url"), field("resultUrl"), "IMG-3");
+                let own = format!("originals/{}-", job.id);
+                assert!(field("resultUrl").as_str().is_some_and(|url| url.starts_with(&own)), "IMG-3: its own");
             }
             "rejected" => {
                 pays("penalties");

@@ -72,7 +72,7 @@ pub(crate) fn image(cases: u64, then: impl Fn(Played)) {
     let wander = Wander::with(&people)
         .codes(&["500", "429", "timeout", "400", "policy"])
         .value("user", [json!("alice"), json!("bob")])
-        .value("url", [json!("originals/a.png"), json!("originals/b.png")])
+        .value("url", [json!("originals/{id}-1.png"), json!("originals/{id}-2.png")])
         .value("sha256", [json!("c".repeat(64))])
         .value("bytes", [json!(1), json!(7)])
         .payloads(&["a cat", "a dog", "a nude"]);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 
 use super::cast::{Caller, Cast, Trial};
 use super::puppet::{PUPPET, PUPPETEER, needs, puppet};
-use crate::{Stage, operator, systems, user, worker};
+use crate::{Stage, brought, operator, systems, user, worker};
 
 /// The scene before a record is there.
 const NOTHING: &str = "nothing";
@@ -120,7 +120,7 @@ impl Matrix {
         self
     }
 
-    /// The trials of a lifecycle that workers work on.
+    /// The trials of a lifecycle that workers work on. `{id}` in a text of the result stands for the job's id.
     pub fn works(mut self, result: &Json, codes: &[&str]) -> Self {
         self.trials.extend([Trial::Lease, Trial::Start, Trial::Heartbeat]);
         self.trials.push(Trial::Commit { result: result.clone(), finish: false });
@@ -240,7 +240,7 @@ impl Matrix {
             Trial::Start => worked(&|token| Call::Start { record, token }),
             Trial::Heartbeat => worked(&|token| Call::Heartbeat { record, token, lease: None }),
             Trial::Commit { result, finish } => {
-                worked(&|token| Call::Commit { record, token, result: result.clone(), finish: *finish })
+                worked(&|token| Call::Commit { record, token, result: brought(record, result), finish: *finish })
             }
             Trial::Finish => worked(&|token| Call::Finish { record, token }),
             Trial::Fail { code, retryable } => worked(&|token| {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use super::chance::Chance;
 use super::run::seeds;
 use super::values::plausible;
-use crate::{Stage, worker};
+use crate::{Stage, brought, worker};
 
 /// Enough that records meet, few enough that each is seen often.
 const RECORDS: usize = 16;
@@ -37,7 +37,8 @@ impl Wander {
         self
     }
 
-    /// Values for a field, an input or a part of a result of this name; for others chance finds some.
+    /// Values for a field, an input or a part of a result of this name; for others chance finds some. `{id}` in a text of a result stands for
+    /// the job's id.
     pub fn value(mut self, name: &str, values: impl IntoIterator<Item = Json>) -> Self {
         self.values.push((name.to_owned(), values.into_iter().collect()));
         self
@@ -152,7 +153,7 @@ impl Wander {
                 let result = result.map_or(json!({ "free": true }), |fields| {
                     let parts =
                         fields.iter().map(|field| (field.name.to_string(), self.plausible(chance, stage, field, &[])));
-                    Json::Object(parts.collect())
+                    brought(id, &Json::Object(parts.collect()))
                 });
                 Call::Commit { record: id, token, result, finish: chance.yes(50) }
             }

@@ -75,7 +75,7 @@ fn the_sum_is_zero_at_every_moment() {
     assert_eq!(total(&stage), 0);
     let completed = running(&mut stage);
     assert_eq!((total(&stage), stage.hold(completed.record)), (0, 5));
-    stage.commit(&completed, image()).ok();
+    stage.commit(&completed, image(&completed)).ok();
     assert_eq!(total(&stage), 0);
     stage.pass("1m");
     let rejected = running(&mut stage);
@@ -103,7 +103,7 @@ fn retries_are_charged_once() {
     assert_eq!((credits(&stage, "alice"), stage.hold(lease.record)), (95, 5));
     stage.pass("10s");
     let lease = stage.lease(lease.record, "w1");
-    stage.commit(&lease, image()).ok();
+    stage.commit(&lease, image(&lease)).ok();
     assert_eq!((credits(&stage, "alice"), stage.balance("credit", "revenue")), (95, 5));
 }
 

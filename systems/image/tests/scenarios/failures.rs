@@ -56,7 +56,7 @@ fn the_backoff_ends_on_time() {
     stage.pass_for(Duration::from_micros(1));
     assert_eq!(stage.state(lease.record), "queued");
     let lease = stage.lease(lease.record, "w2");
-    stage.commit(&lease, image()).ok();
+    stage.commit(&lease, image(&lease)).ok();
     assert_eq!(stage.state(lease.record), "completed");
     assert_eq!(stage.field(lease.record, "lastError"), json!(null));
 }
@@ -88,7 +88,7 @@ fn the_third_retry_may_succeed() {
     let lease = failed(&mut stage, 3);
     stage.pass("10s");
     let lease = stage.lease(lease.record, "w1");
-    stage.commit(&lease, image()).ok();
+    stage.commit(&lease, image(&lease)).ok();
     assert_eq!(stage.state(lease.record), "completed");
     assert_eq!(stage.field(lease.record, "retryCount"), 3);
 }

@@ -86,8 +86,8 @@ fn dead(stage: &mut Stage) -> RecordId {
 }
 
 /// What the worker brings when it has stored the image.
-fn image() -> Value {
-    json!({ "url": "file:///var/images/originals/cat.png", "sha256": "ab".repeat(32), "bytes": 1024 })
+fn image(of: &Lease) -> Value {
+    json!({ "url": format!("originals/{}-1.png", of.record), "sha256": "ab".repeat(32), "bytes": 1024 })
 }
 
 /// The owner of everything here.

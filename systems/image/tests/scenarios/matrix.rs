@@ -53,7 +53,10 @@ fn every_state_event_and_caller_of_a_job() {
     Matrix::new("image", "image.job", &[], with_credits)
         .caller("moderator", user_role("mo", "moderator"))
         .given(Map::new(), Some(b"a cat"))
-        .works(&image(), &["policy", "400", "503"])
+        .works(
+            &json!({ "url": "originals/{id}.png", "sha256": "ab".repeat(32), "bytes": 1 }),
+            &["policy", "400", "503"],
+        )
         .scene("queued", queued)
         .scene("running: first try", running)
         .scene("running: last try", |stage| {
@@ -64,12 +67,12 @@ fn every_state_event_and_caller_of_a_job() {
         .scene("failed", |stage| failed(stage, 1))
         .scene("completed", |stage| {
             let lease = running(stage);
-            stage.commit(&lease, image()).ok();
+            stage.commit(&lease, image(&lease)).ok();
             lease
         })
         .scene("completed: not closed", |stage| {
             let lease = running(stage);
-            stage.commit_only(&lease, image()).ok();
+            stage.commit_only(&lease, image(&lease)).ok();
             lease
         })
         .scene("rejected", |stage| {
@@ -90,7 +93,7 @@ fn every_state_event_and_caller_of_an_asset() {
         stage.fire(old, "replay", &alice()).ok();
         let new = stage.linked(old, "image.job", "replayOf")[0];
         let lease = stage.lease(new, "w1");
-        stage.commit(&lease, image()).ok();
+        stage.commit(&lease, image(&lease)).ok();
         stage.linked(new, "image.asset", "job")[0]
     };
     let without = "record.target.job.replayOf == null ? record.target.job : record.target.job.replayOf";

@@ -94,7 +94,7 @@ fn what_differs_is_another_order() {
     grant(&mut stage, "bob", 10);
     let lease = running(&mut stage);
     let id = lease.record;
-    stage.commit(&lease, image()).ok();
+    stage.commit(&lease, image(&lease)).ok();
     let dog = order(&mut stage, "a dog").ok();
     let bobs = stage.create("image.job", &user("bob")).payload(b"a cat").ok();
     stage.fire(dog, "block", &user_role("mo", "moderator")).ok();
@@ -125,7 +125,7 @@ fn the_key_is_held_until_the_job_is_dead() {
             stage.fail(lease, "500").ok();
         }),
         ("completed", |stage, lease| {
-            stage.commit(lease, image()).ok();
+            stage.commit(lease, image(lease)).ok();
         }),
         ("rejected", |stage, lease| {
             stage.fail(lease, "policy").ok();
@@ -170,7 +170,7 @@ fn one_active_job_per_user() {
     stage.create("image.job", &user("bob")).payload(b"a dog").ok();
     stage.pass("10s");
     let lease = stage.lease(id, "w1");
-    stage.commit(&lease, image()).ok();
+    stage.commit(&lease, image(&lease)).ok();
     order(&mut stage, "a dog").ok();
 }
 

@@ -23,7 +23,7 @@ fn a_replay_is_a_new_job() {
     assert_eq!(stage.state(old), "dead_letter");
     assert_eq!(stage.record(old).finished_at, before.finished_at);
     let lease = stage.lease(new, "w1");
-    stage.commit(&lease, image()).ok();
+    stage.commit(&lease, image(&lease)).ok();
     assert_eq!(stage.state(new), "completed");
 }
 
@@ -116,7 +116,7 @@ fn a_second_replay_is_the_first() {
     stage.pass("10m");
     stage.fire(old, "replay", &alice()).unchanged();
     let lease = stage.lease(new, "w1");
-    stage.commit(&lease, image()).ok();
+    stage.commit(&lease, image(&lease)).ok();
     stage.pass("10m");
     stage.fire(old, "replay", &alice()).unchanged();
     assert_eq!(stage.linked(old, "image.job", "replayOf").len(), 1);

@@ -29,10 +29,10 @@ fn a_worker_takes_it() {
 fn the_image_arrives() {
     let mut stage = stage();
     let lease = running(&mut stage);
-    let changes = stage.commit(&lease, image()).changes();
+    let changes = stage.commit(&lease, image(&lease)).changes();
     assert_eq!(changes.records.len(), 2, "the job and its asset, in one operation");
     assert_eq!(stage.state(lease.record), "completed");
-    assert_eq!(stage.field(lease.record, "resultUrl"), "file:///var/images/originals/cat.png");
+    assert_eq!(stage.field(lease.record, "resultUrl"), format!("originals/{}-1.png", lease.record));
     let assets = stage.linked(lease.record, "image.asset", "job");
     assert_eq!(assets.len(), 1);
     assert_eq!(stage.state(assets[0]), "stored");
@@ -48,12 +48,19 @@ fn the_image_arrives() {
 fn nothing_completes_without_its_image() {
     let mut stage = stage();
     let lease = running(&mut stage);
-    let good = image();
+    let good = image(&lease);
     for (part, bad) in [
         ("url", json!(null)),
         ("url", json!("https://provider.example/tmp/cat.png")),
+        ("url", json!("https://provider.example/originals/cat.png")),
+        ("url", json!("../originals/cat.png")),
         ("url", json!("originals/")),
+        ("url", json!("originals/.cat.png")),
+        ("url", json!("originals/a cat.png")),
+        ("url", json!(format!("originals/{}/cat.png", lease.record))),
         ("sha256", json!("ab")),
+        ("sha256", json!("AB".repeat(32))),
+        ("sha256", json!("xy".repeat(32))),
         ("bytes", json!(0)),
         ("bytes", json!("many")),
     ] {
@@ -70,6 +77,28 @@ fn nothing_completes_without_its_image() {
     stage.commit(&lease, good).ok();
 }
 
+/// IMG-3: a picture that is not named by its job may be another's, to look at and to take away: such a commit is refused, changes nothing,
+/// and the worker may still do better.
+#[test]
+fn no_job_completes_with_anothers_picture() {
+    let mut stage = stage();
+    let anns = running(&mut stage);
+    stage.commit(&anns, image(&anns)).ok();
+    grant(&mut stage, "eve", 5);
+    let id = stage.create("image.job", &user("eve")).payload(b"a dog").ok();
+    let lease = stage.lease(id, "w1");
+    for url in [image(&anns)["url"].clone(), json!("originals/cat.png"), json!(format!("originals/x{id}.png"))] {
+        let mut result = image(&lease);
+        result["url"] = url;
+        stage.commit(&lease, result.clone()).refused(422, "foreign_picture");
+        stage.commit_only(&lease, result).refused(422, "foreign_picture");
+        assert_eq!((stage.state(id).as_str(), stage.hold(id), stage.balance("credit", "revenue")), ("running", 5, 5));
+    }
+    assert_eq!(stage.all("image.asset").len(), 1);
+    stage.commit(&lease, image(&lease)).ok();
+    assert_eq!((stage.hold(id), stage.balance("credit", "revenue")), (0, 10));
+}
+
 /// IMG-3: never two assets for one job: not by a second commit, not by a second worker, not by hand.
 #[test]
 fn one_job_one_asset() {
@@ -78,9 +107,9 @@ fn one_job_one_asset() {
     stage.pass("60s");
     stage.pass("5s");
     let quick = stage.lease(slow.record, "w2");
-    stage.commit(&quick, image()).ok();
-    stage.commit(&quick, image()).repeated();
-    stage.commit(&slow, image()).already_committed(&quick);
+    stage.commit(&quick, image(&quick)).ok();
+    stage.commit(&quick, image(&quick)).repeated();
+    stage.commit(&slow, image(&slow)).already_committed(&quick);
     let by_hand = json!({ "job": quick.record.to_string(), "url": "x", "sha256": "y", "bytes": 1 });
     for who in [alice(), operator("olga")] {
         stage.create("image.asset", &who).with_all(by_hand.clone()).not_allowed();
@@ -115,7 +144,7 @@ fn no_record_makes_a_second_asset() {
     let mut stage = dressed(Stage::new(systems::load_with("image", &[("maker.toml", MAKER)])));
     grant(&mut stage, "alice", 5);
     let lease = running(&mut stage);
-    stage.commit(&lease, image()).ok();
+    stage.commit(&lease, image(&lease)).ok();
     let maker = stage.create("test.maker", &alice()).with("job", lease.record.to_string()).ok();
     stage.fire(maker, "make", &alice()).unchanged();
     let asset = stage.linked(lease.record, "image.asset", "job")[0];
@@ -129,7 +158,7 @@ fn no_record_makes_a_second_asset() {
 fn an_asset_is_its_owners() {
     let mut stage = stage();
     let lease = running(&mut stage);
-    stage.commit(&lease, image()).ok();
+    stage.commit(&lease, image(&lease)).ok();
     let asset = stage.linked(lease.record, "image.asset", "job")[0];
     stage.fire(asset, "remove", &user("mallory")).not_found();
     stage.fire(asset, "remove", &operator("olga")).not_allowed();
@@ -196,7 +225,7 @@ fn only_moderation_blocks() {
 fn final_is_final() {
     let mut stage = stage();
     let completed = running(&mut stage);
-    stage.commit(&completed, image()).ok();
+    stage.commit(&completed, image(&completed)).ok();
     let rejected = order(&mut stage, "a dog").ok();
     stage.fire(rejected, "block", &user_role("mo", "moderator")).ok();
     stage.pass("1m");
