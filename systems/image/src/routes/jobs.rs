@@ -1,4 +1,4 @@
-//! Orders: placing one, looking at it, blocking it, and trying a dead one again.
+//! Orders: placing one, looking at it, withdrawing it, blocking it, and trying a dead one again.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ use crate::provider::{Order, Size};
 use crate::{ASSET, JOB, order};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(create)).routes(routes!(get)).routes(routes!(replay)).routes(routes!(block))
+    let routes = OpenApiRouter::default().routes(routes!(create)).routes(routes!(get));
+    routes.routes(routes!(withdraw)).routes(routes!(replay)).routes(routes!(block))
 }
 
 /// What is to be drawn.
@@ -177,6 +178,34 @@ async fn create(
 async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
     let job = seen(&app, &caller, JOB, id).await?;
     shown(&app, &caller, StatusCode::OK, &job).await
+}
+
+/// Withdraw an order
+///
+/// By its owner or an operator, while it waits for somebody to draw it or to be tried again: it is a dead letter then, and its credits are the
+/// owner's again. What is being drawn is not withdrawn.
+#[utoipa::path(
+    post, path = "/image/jobs/{id}/withdraw", tag = "image",
+    params(
+        ("id" = String, Path, format = Uuid, description = "The job's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+    ),
+    request_body = Nothing,
+    responses(
+        (status = 200, description = "Withdrawn", body = JobShape),
+        (status = 409, description = "It is being drawn, or has ended", body = ProblemShape, content_type = "application/problem+json"),
+    )
+)]
+async fn withdraw(
+    State(app): State<App>,
+    caller: Caller,
+    At(id): At<RecordId>,
+    headers: HeaderMap,
+    Given(Nothing {}): Given<Nothing>,
+) -> Result<Response, Problem> {
+    let fired = fire(&app, &caller, (JOB, id), "withdraw", &headers).await?;
+    let job = fired.record.ok_or_else(|| Problem::gone(id))?;
+    ok(&JobShape::of(&job, None))
 }
 
 /// Try a dead letter again

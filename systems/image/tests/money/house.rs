@@ -84,9 +84,11 @@ impl<S: Store + 'static> House<S> {
         let jobs = self.records("image.job").await;
         let replays =
             jobs.iter().filter(|job| !job.field("replayOf").is_none_or(Value::is_null)).map(|_| "a replay".to_owned());
+        let withdrawn = jobs.iter().filter(|job| job.text("lastError") == Some("withdrawn"));
+        let withdrawn = withdrawn.map(|job| if job.attempt == 0 { "withdrawn" } else { "withdrawn after a failure" });
         let states = jobs.iter().map(|job| job.state_name().to_string());
         let crashes = (self.crashes > 0).then(|| "a crash".to_owned());
-        states.chain(replays).chain(crashes).collect()
+        states.chain(replays).chain(withdrawn.map(str::to_owned)).chain(crashes).collect()
     }
 
     fn grant(&mut self, to: &str, amount: i64) -> Submission {
@@ -97,7 +99,7 @@ impl<S: Store + 'static> House<S> {
 
     /// Something happens.
     pub(crate) async fn step(&mut self) {
-        match self.chance.below(20) {
+        match self.chance.below(22) {
             0 => {
                 let (name, amount) = (self.chance.word(&USERS), self.chance.between(1, 12));
                 // Told twice sometimes.
@@ -122,6 +124,7 @@ impl<S: Store + 'static> House<S> {
             }
             15 => self.block().await,
             16 => self.replay().await,
+            20 | 21 => self.withdraw().await,
             17 | 18 => {
                 let seconds = self.chance.between(1, 70);
                 self.clock.set(self.clock.now().checked_add(Duration::from_secs(seconds)).expect("a time"));
@@ -150,7 +153,9 @@ impl<S: Store + 'static> House<S> {
             4 => Call::Yield { record, token },
             _ => {
                 let code = self.chance.word(&["500", "500", "429", "timeout", "400", "policy"]);
-                Call::Fail { record, token, error: ErrorReport::new(code, "so it was") }
+                // Longer than anybody waits, sometimes.
+                let retry_after = self.chance.yes(20).then(|| Duration::from_secs(self.chance.between(1, 7_200)));
+                Call::Fail { record, token, error: ErrorReport { retry_after, ..ErrorReport::new(code, "so it was") } }
             }
         };
         if self.chance.yes(70) {
@@ -163,6 +168,18 @@ impl<S: Store + 'static> House<S> {
     async fn block(&mut self) {
         let Some(job) = self.one_of("queued").await else { return };
         self.submit(fire(job.id, "block", &user_with("mo", &["moderator"]))).await;
+    }
+
+    /// What waits for a worker or for its time, most often; by its owner, an operator, or somebody whom it does not concern.
+    async fn withdraw(&mut self) {
+        let state = self.chance.word(&["queued", "failed"]);
+        let Some(job) = self.one_of(state).await else { return };
+        let by = match self.chance.below(4) {
+            0 => operator("olga"),
+            1 => user_with(self.chance.word(&USERS), &["user"]),
+            _ => user_with(&job.owner, &["user"]),
+        };
+        self.submit(fire(job.id, "withdraw", &by)).await;
     }
 
     /// By its owner, or by somebody whom it does not concern.

@@ -1,4 +1,4 @@
-//! Money over the real engine: random orders, failures, blocks, replays and grants, on stores that fail and engines that are dropped in the
+//! Money over the real engine: random orders, failures, blocks, withdrawals, replays and grants, on stores that fail and engines that are dropped in the
 //! middle of what they do. After every step the books are looked through. `ONCEWARD_SEED=…` plays one case again.
 
 #[path = "../../../../crates/engine/tests/stage/troubled.rs"]
@@ -74,7 +74,8 @@ fn the_books_balance_on_a_store_that_fails() {
         });
     }
     if number("ONCEWARD_SEED").is_none() && number("ONCEWARD_CASES").is_none() {
-        for what in ["completed", "rejected", "dead_letter", "a replay", "a crash"] {
+        let all = ["completed", "rejected", "dead_letter", "a replay", "withdrawn", "withdrawn after a failure", "a crash"];
+        for what in all {
             assert!(reached.contains(what), "nothing was shown about {what}: {reached:?}");
         }
     }

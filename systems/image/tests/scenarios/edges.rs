@@ -33,6 +33,10 @@ cascade = [{ to = "record.job", event = "block" }]
 go      = "there"
 cascade = [{ to = "record.job", event = "replay" }]
 
+[[on.withdraw]]
+go      = "there"
+cascade = [{ to = "record.job", event = "withdraw" }]
+
 [[on.remove]]
 go      = "there"
 cascade = [{ to = "record.asset", event = "remove" }]
@@ -42,7 +46,7 @@ go    = "there"
 spawn = [{ lifecycle = "image.grant", fields = { user = "'alice'", amount = "5", order = "'boss'" } }]
 "#;
 
-/// IMG-3, IMG-7, IMG-10, IMG-17: only people block, replay, remove and grant; no other record does it for them.
+/// IMG-3, IMG-7, IMG-10, IMG-13, IMG-17: only people block, replay, withdraw, remove and grant; no other record does it for them.
 #[test]
 fn no_record_speaks_for_its_people() {
     let mut stage = dressed(Stage::new(systems::load_with("image", &[("boss.toml", BOSS)])));
@@ -53,9 +57,9 @@ fn no_record_speaks_for_its_people() {
     stage.pass("1m");
     let dead = dead(&mut stage);
     stage.pass("1m");
-    let nobody = user("nobody");
-    for event in ["replay", "remove", "block"] {
-        let job = if event == "block" { queued(&mut stage) } else { dead };
+    let (waiting, nobody) = (queued(&mut stage), user("nobody"));
+    for event in ["replay", "remove", "block", "withdraw"] {
+        let job = if matches!(event, "block" | "withdraw") { waiting } else { dead };
         let given = json!({ "job": job.to_string(), "asset": asset.to_string() });
         let boss = stage.create("test.boss", &user("alice")).with_all(given).ok();
         stage.fire(boss, event, &nobody).unchanged();

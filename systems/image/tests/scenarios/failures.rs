@@ -114,11 +114,27 @@ fn no_retries_left_is_dead_at_once() {
 /// IMG-11: a provider's Retry-After counts where it is longer, and not where it is shorter.
 #[test]
 fn a_longer_retry_after_is_honoured() {
-    for (asked, seconds) in [("20s", 20), ("2m", 120), ("1s", 2), ("2s", 2)] {
+    for (asked, seconds) in [("20s", 20), ("2m", 120), ("1s", 2), ("2s", 2), ("1h", 3_600)] {
         let mut stage = stage();
         let lease = running(&mut stage);
         stage.fail(&lease, "429").retry_after(asked).ok();
         waits_about(&stage, lease.record, seconds);
+    }
+}
+
+/// IMG-11, IMG-5, IMG-13: a provider that wants to be left alone for longer than an hour is not waited for, nor asked before its time: the job
+/// is a dead letter at once, and its owner has credits and place back.
+#[test]
+fn nobody_waits_longer_than_an_hour() {
+    for asked in ["3601s", "7d", "365d"] {
+        let mut stage = stage();
+        let lease = running(&mut stage);
+        stage.fail(&lease, "429").message("closed").retry_after(asked).ok();
+        assert_eq!(stage.state(lease.record), "dead_letter", "{asked}");
+        assert_eq!(stage.field(lease.record, "lastError"), "closed");
+        assert_eq!(stage.field(lease.record, "retryCount"), 1);
+        assert_eq!((credits(&stage, "alice"), stage.hold(lease.record), stage.due(lease.record)), (100, 0, None));
+        order(&mut stage, "a dog").ok();
     }
 }
 

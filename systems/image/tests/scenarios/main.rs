@@ -6,6 +6,7 @@ mod failures;
 mod matrix;
 mod orders;
 mod replays;
+mod withdrawals;
 mod work;
 
 use std::fmt::Write as _;

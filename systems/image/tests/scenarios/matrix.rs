@@ -11,6 +11,7 @@ const JOB: &[Allowed<'static>] = &[
     ("nothing", "create", "owner, operator, stranger, moderator, record", "queued"),
     ("queued", "lease", "operator, worker, another worker", "running"),
     ("queued", "block", "moderator", "rejected"),
+    ("queued", "withdraw", "owner, operator", "dead_letter"),
     ("running", "start", "worker", "running"),
     ("running", "heartbeat", "worker", "running"),
     ("running: first try", "commit", "worker", "completed"),
@@ -30,6 +31,7 @@ const JOB: &[Allowed<'static>] = &[
     ("running: last try", "lost", "engine", "dead_letter"),
     ("running: last try", "time", "engine", "dead_letter"),
     ("failed", "time", "engine", "queued"),
+    ("failed", "withdraw", "owner, operator", "dead_letter"),
     ("dead_letter", "replay", "owner, operator", "dead_letter"),
     // Not a move of the job: its worker's execution is still to be closed after the commit.
     ("completed: not closed", "heartbeat", "worker", "completed"),
