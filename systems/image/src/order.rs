@@ -5,6 +5,7 @@ use onceward_core::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::guard::is_unseen;
 use crate::provider::{Order, Size};
 
 /// As it is written: nothing that is not said here is an order's, and each name comes once.
@@ -16,14 +17,6 @@ struct Written {
     size: Option<Size>,
 }
 
-/// What can be made of a payload.
-#[derive(Debug)]
-pub(crate) enum Read {
-    Order(Order),
-    /// Nothing that can be drawn; the text that it holds all the same.
-    Unreadable(String),
-}
-
 /// The bytes of an order.
 pub(crate) fn canonical(order: &Order) -> Vec<u8> {
     let written = Written { prompt: order.prompt.clone(), size: Some(order.size) };
@@ -31,43 +24,33 @@ pub(crate) fn canonical(order: &Order) -> Vec<u8> {
     serde_json::to_vec(&written).unwrap_or_default()
 }
 
-/// What a payload orders. The guard and whoever draws read it by this and nothing else, so that what is drawn is what was looked at. Besides
-/// what `canonical` writes, a text is taken as a prompt, plain or as JSON.
-pub(crate) fn read(payload: &[u8]) -> Read {
-    let Ok(text) = std::str::from_utf8(payload) else {
-        return Read::Unreadable(String::from_utf8_lossy(payload).into_owned());
+/// What a payload orders, if anything. The guard and whoever draws read it by this and nothing else, so that what is drawn is what was looked at.
+/// Besides what `canonical` writes, a text is taken as a prompt, plain or as JSON. What looks like JSON and is no order is none: a worker of
+/// somebody else's may read more out of it, the last of two prompts or one with half a letter, than we can judge.
+pub(crate) fn read(payload: &[u8]) -> Option<Order> {
+    let text = std::str::from_utf8(payload).ok()?;
+    let written = match text.trim_start_matches(is_nothing).chars().next()? {
+        '{' => serde_json::from_str::<Written>(text).ok()?,
+        '"' => Written { prompt: serde_json::from_str(text).ok()?, size: None },
+        '[' => return None,
+        _ => Written { prompt: text.to_owned(), size: None },
     };
-    let written = if text.trim_start().starts_with('{') {
-        serde_json::from_str::<Written>(text).ok()
-    } else {
-        let prompt = serde_json::from_str::<String>(text).unwrap_or_else(|_| text.to_owned());
-        Some(Written { prompt, size: None })
-    };
-    match written {
-        Some(Written { prompt, size }) if !prompt.trim().is_empty() => {
-            Read::Order(Order { prompt, size: size.unwrap_or_default() })
-        }
-        _ => Read::Unreadable(text.to_owned()),
-    }
+    let Written { prompt, size } = written;
+    (!says_nothing(&prompt)).then(|| Order { prompt, size: size.unwrap_or_default() })
 }
 
-impl Read {
-    /// All words that are in it.
-    pub(crate) fn text(&self) -> &str {
-        match self {
-            Self::Order(order) => &order.prompt,
-            Self::Unreadable(text) => text,
-        }
-    }
+/// Whether there is nothing to be seen of a prompt.
+pub(crate) fn says_nothing(prompt: &str) -> bool {
+    prompt.chars().all(is_nothing)
+}
 
-    /// IMG-9: the hash of prompt and parameters, the same for the same order however it is spelled.
-    pub(crate) fn sha256(&self) -> String {
-        let bytes = match self {
-            Self::Order(order) => canonical(order),
-            Self::Unreadable(text) => text.as_bytes().to_vec(),
-        };
-        hex::encode(&Sha256::digest(bytes))
-    }
+fn is_nothing(letter: char) -> bool {
+    letter.is_whitespace() || letter.is_control() || is_unseen(letter)
+}
+
+/// IMG-9: the hash of prompt and parameters, the same for the same order however it is spelled.
+pub(crate) fn sha256(order: &Order) -> String {
+    hex::encode(&Sha256::digest(canonical(order)))
 }
 
 #[cfg(test)]
@@ -75,14 +58,11 @@ mod tests {
     use super::*;
 
     fn hash(payload: &str) -> String {
-        read(payload.as_bytes()).sha256()
+        sha256(&read(payload.as_bytes()).expect("an order"))
     }
 
     fn prompt(payload: &str) -> Option<String> {
-        match read(payload.as_bytes()) {
-            Read::Order(order) => Some(order.prompt),
-            Read::Unreadable(_) => None,
-        }
+        read(payload.as_bytes()).map(|order| order.prompt)
     }
 
     /// IMG-9: spelled otherwise, it is the same order; with another prompt or size, another.
@@ -99,15 +79,35 @@ mod tests {
         assert_eq!(String::from_utf8(written).unwrap(), r#"{"prompt":"a cat","size":"1024x1024"}"#);
     }
 
+    /// IMG-15: nothing is drawn that cannot be read in one way only.
     #[test]
     fn what_cannot_be_drawn_is_no_order() {
-        for bad in
-            ["", " ", "\"\"", "{}", r#"{"prompt":""}"#, r#"{"prompt":"a","prompt":"b"}"#, r#"{"prompt":"a","n":2}"#]
-        {
+        for bad in [
+            "",
+            " ",
+            "\"\"",
+            "{}",
+            r#"{"prompt":""}"#,
+            r#"{"prompt":"a","prompt":"b"}"#,
+            r#"{"prompt":"a","n":2}"#,
+            // Others may take these for more than they are.
+            r#"{"prompt":"\ud83d"}"#,
+            r#""half a letter: \ud83d""#,
+            r#""one" and more"#,
+            r#"{"prompt":"a"} b"#,
+            "{a",
+            "[1]",
+            r#" ["\u0061"]"#,
+            "\u{feff}{\"prompt\":\"a\"}",
+            // There is nothing to be seen.
+            "\u{200b}",
+            r#"{"prompt":" \u200b\ufeff\u0007\u2800 "}"#,
+        ] {
             assert_eq!(prompt(bad), None, "{bad}");
         }
         assert_eq!(prompt("5").as_deref(), Some("5"));
-        assert_eq!(prompt("[1]").as_deref(), Some("[1]"));
-        assert!(matches!(read(&[0xff, b'a']), Read::Unreadable(text) if text.contains('a')));
+        assert_eq!(prompt("a [b] {c} \"d\"").as_deref(), Some("a [b] {c} \"d\""));
+        assert_eq!(prompt("\u{200b}a").as_deref(), Some("\u{200b}a"));
+        assert_eq!(read(&[0xff, b'a']), None);
     }
 }

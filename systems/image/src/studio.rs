@@ -12,7 +12,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use tracing::warn;
 
-use crate::order::{self, Read};
+use crate::order;
 use crate::provider::{Picture, Provider};
 use crate::{JOB, bucket};
 
@@ -62,7 +62,7 @@ struct Desk {
 impl Desk {
     async fn work(&self, job: &Job) -> Done {
         self.tidy(job).await;
-        let Some(Read::Order(order)) = job.payload.as_deref().map(order::read) else {
+        let Some(order) = job.payload.as_deref().and_then(order::read) else {
             return Err(ErrorReport::new("400", "this is no order for a picture"));
         };
         let picture = tokio::select! {

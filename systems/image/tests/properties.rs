@@ -13,7 +13,7 @@ fn stage() -> Stage {
     let mut stage = stage.answer("image.job", "prompt", |_, prompt| {
         let prompt = String::from_utf8_lossy(prompt.expect("the prompt goes with the question")).into_owned();
         let letter = if prompt.contains("cat") { "a" } else { "b" };
-        json!({ "pass": !prompt.contains("nude"), "sha256": letter.repeat(64) })
+        json!({ "readable": !prompt.is_empty(), "pass": !prompt.contains("nude"), "sha256": letter.repeat(64) })
     });
     for name in ["alice", "bob"] {
         let given = json!({ "user": name, "amount": 30, "order": format!("first-{name}") });

@@ -32,12 +32,12 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 impl House {
     /// Ann has twenty credits.
     async fn open(objects: Objects) -> Self {
+        Self::guarded_by(checks(Checks::default(), Guard::default()), objects).await
+    }
+
+    async fn guarded_by(checks: Checks, objects: Objects) -> Self {
         let clock = Clock::manual("2026-11-15T20:00:00Z".parse().expect("a time as we write them"));
-        let config = Config {
-            checks: checks(Checks::default(), Guard::default()),
-            objects: Some(objects.clone()),
-            ..Config::default()
-        };
+        let config = Config { checks, objects: Some(objects.clone()), ..Config::default() };
         let engine = Engine::open(MemoryStore::new(clock.clone()), config);
         engine.define(&Files { files: systems::sources("image") }).await.expect("sound files");
         let fields = [("user", json!("ann")), ("amount", json!(20)), ("order", json!("first"))];
@@ -164,12 +164,41 @@ fn what_a_dead_attempt_left_is_taken_out() {
     });
 }
 
-/// What is no order for a picture is a dead letter, and costs nothing.
+/// IMG-15: what is no order is refused before anybody pays, however it is spelled; and no log has it.
+#[test]
+fn what_is_no_order_is_refused() {
+    wait(async {
+        let folder = Folder::new();
+        let house = House::open(Objects::folder(folder.file())).await;
+        let before = house.engine.store().log(0, 100).await.expect("the log").len();
+        for payload in [
+            r#"{"prompt":"x","prompt":"\u0070\u006f\u0072\u006e"}"#,
+            r#"{"prompt":"\u0070orn","n":1}"#,
+            r#"{"prompt":"\ud83d"}"#,
+            r#"["\u0070orn"]"#,
+            "\u{200b}",
+        ] {
+            let create =
+                Create { lifecycle: "image.job".into(), id: None, owner: None, fields: Map::new(), payload: None };
+            let refused = house.engine.create_with(&user("ann"), create, payload.as_bytes()).await;
+            assert_eq!(refused.expect_err("it is no order").code(), "bad_order", "{payload}");
+        }
+        assert_eq!(house.credits().await, 20);
+        assert_eq!(house.engine.store().log(0, 100).await.expect("the log").len(), before);
+        house.engine.close().await;
+    });
+}
+
+/// What is no order for a picture, and came past a guard that is not ours, is a dead letter, and costs nothing.
 #[test]
 fn what_cannot_be_read_is_refunded() {
     wait(async {
         let folder = Folder::new();
-        let house = House::open(Objects::folder(folder.file())).await;
+        let anything = Checks::default().on("image.job", "prompt", |_| async {
+            let answer = json!({ "readable": true, "pass": true, "sha256": "ab".repeat(32) });
+            Ok(answer.as_object().cloned().unwrap_or_default())
+        });
+        let house = House::guarded_by(anything, Objects::folder(folder.file())).await;
         house.draw();
         let id = house.order(r#"{"prompt":"a cat","colour":"blue"}"#).await;
         let job = house.until(id, "dead_letter").await;

@@ -60,7 +60,8 @@ pub(crate) fn image(cases: u64, then: impl Fn(Played)) {
     let stage = || {
         let mut stage = systems::stage("image").answer("image.job", "prompt", |_, prompt| {
             let prompt = String::from_utf8_lossy(prompt.expect("the prompt goes with the question")).into_owned();
-            json!({ "pass": !prompt.contains("nude"), "sha256": if prompt.contains("cat") { "a" } else { "b" }.repeat(64) })
+            let hash = if prompt.contains("cat") { "a" } else { "b" }.repeat(64);
+            json!({ "readable": true, "pass": !prompt.contains("nude"), "sha256": hash })
         });
         for name in ["alice", "bob"] {
             let given = json!({ "user": name, "amount": 30, "order": format!("first-{name}") });

@@ -29,7 +29,7 @@ pub(super) fn run(bytes: &[u8]) {
     let mut stage = Stage::new(definitions)
         .answer("image.job", "prompt", |question, _| {
             let hash = question.payload.map_or(0, |payload| payload.sha256[0]);
-            json!({ "pass": hash != 7, "sha256": format!("{hash:064}") })
+            json!({ "readable": hash != 8, "pass": hash != 7, "sha256": format!("{hash:064}") })
         })
         .answer("mesh.node", "chain", |question, _| {
             let known = question.arguments["did"] != "a";

@@ -15,8 +15,9 @@ use serde_json::{Map, Value as Json, json};
 use tracing::info;
 
 use crate::JOB;
-use crate::order::{self, Read};
-use crate::provider::Moderation;
+use crate::order;
+use crate::provider::{Moderation, Order};
+pub(crate) use fold::is_unseen;
 pub use words::{Unfit, Words};
 
 /// What a prompt must pass.
@@ -34,30 +35,35 @@ pub fn checks(checks: Checks, guard: Guard) -> Checks {
         let guard = Arc::clone(&guard);
         async move {
             let payload = asked.content.ok_or_else(|| Unanswered("the prompt is not there".to_owned()))?;
-            guard.judge(&order::read(&payload)).await
+            guard.judge(order::read(&payload).as_ref()).await
         }
     })
 }
 
 impl Guard {
     /// IMG-15: whether a prompt passes, and the hash by which it is known from here on. A prompt that does not is named by nothing
-    /// else, here or in any log; nor is what is wrong with it.
-    async fn judge(&self, read: &Read) -> Result<Map<String, Json>, Unanswered> {
-        let sha256 = read.sha256();
-        let by = if self.words.are_in(read.text()) { Some("words") } else { self.moderated(read).await? };
+    /// else, here or in any log; nor is what is wrong with it. What is no order has no prompt: nobody is asked about it, and it does not pass.
+    async fn judge(&self, order: Option<&Order>) -> Result<Map<String, Json>, Unanswered> {
+        let Some(order) = order else { return Ok(verdict(false, false, &"0".repeat(64))) };
+        let sha256 = order::sha256(order);
+        let by = if self.words.are_in(&order.prompt) { Some("words") } else { self.moderated(order).await? };
         if let Some(by) = by {
             info!(sha256, by, "a prompt was flagged");
         }
-        let answer = [("pass".to_owned(), json!(by.is_none())), ("sha256".to_owned(), json!(sha256))];
-        Ok(answer.into_iter().collect())
+        Ok(verdict(true, by.is_none(), &sha256))
     }
 
     /// No answer is no consent: the order is refused for now, and can be sent again.
-    async fn moderated(&self, read: &Read) -> Result<Option<&'static str>, Unanswered> {
+    async fn moderated(&self, order: &Order) -> Result<Option<&'static str>, Unanswered> {
         let Some(moderation) = &self.moderation else { return Ok(None) };
-        let flagged = moderation.flagged(read.text()).await.map_err(Unanswered)?;
+        let flagged = moderation.flagged(&order.prompt).await.map_err(Unanswered)?;
         Ok(flagged.then_some("moderation"))
     }
+}
+
+fn verdict(readable: bool, pass: bool, sha256: &str) -> Map<String, Json> {
+    let answer = [("readable", json!(readable)), ("pass", json!(pass)), ("sha256", json!(sha256))];
+    answer.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[cfg(test)]
@@ -66,7 +72,7 @@ mod tests {
 
     fn judged(prompt: &str) -> Json {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(Guard::default().judge(&order::read(prompt.as_bytes()))).unwrap().into()
+        runtime.block_on(Guard::default().judge(order::read(prompt.as_bytes()).as_ref())).unwrap().into()
     }
 
     /// IMG-15: a verdict and a hash, nothing of the prompt.
@@ -76,13 +82,18 @@ mod tests {
         assert_eq!(bad["pass"], false);
         // printf '{"prompt":"hardcore p\xe2\x80\x8born by the window","size":"1024x1024"}' | sha256sum
         assert_eq!(bad["sha256"], "b07a7392b656f188545524b666f015f58a1db829a2028901b77f9ae04742b959");
-        assert_eq!(bad.as_object().map(Map::len), Some(2));
+        assert_eq!((&bad["readable"], bad.as_object().map(Map::len)), (&json!(true), Some(3)));
         assert_eq!(judged("a cat by the window")["pass"], true);
     }
 
-    /// IMG-15: what is no order is looked through all the same.
+    /// IMG-15: what is no order does not pass, whatever stands in it.
     #[test]
     fn nothing_is_passed_unread() {
-        assert_eq!(judged(r#"{"text":"porn"}"#)["pass"], false);
+        for payload in
+            [r#"{"text":"porn"}"#, r#"{"prompt":"x","prompt":"\u0070orn"}"#, r#"{"prompt":"a cat","n":1}"#, "\u{200b}"]
+        {
+            let judged = judged(payload);
+            assert_eq!((&judged["readable"], &judged["pass"]), (&json!(false), &json!(false)), "{payload}");
+        }
     }
 }

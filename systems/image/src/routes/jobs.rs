@@ -155,7 +155,7 @@ async fn create(
     headers: HeaderMap,
     Given(new): Given<NewImage>,
 ) -> Result<Response, Problem> {
-    if new.prompt.trim().is_empty() {
+    if order::says_nothing(&new.prompt) {
         return Err(Problem::bad_input("`prompt` says nothing"));
     }
     let order = Order { prompt: new.prompt, size: new.size.unwrap_or_default() };

@@ -74,7 +74,8 @@ fn the_books_balance_on_a_store_that_fails() {
         });
     }
     if number("ONCEWARD_SEED").is_none() && number("ONCEWARD_CASES").is_none() {
-        let all = ["completed", "rejected", "dead_letter", "a replay", "withdrawn", "withdrawn after a failure", "a crash"];
+        let all =
+            ["completed", "rejected", "dead_letter", "a replay", "withdrawn", "withdrawn after a failure", "a crash"];
         for what in all {
             assert!(reached.contains(what), "nothing was shown about {what}: {reached:?}");
         }

@@ -150,14 +150,16 @@ fn a_result_keeps_to_its_bounds() {
 /// IMG-15: an answer of the guard without its verdict or its hash is no answer, and makes no job.
 #[test]
 fn the_guard_answers_with_a_verdict_and_a_hash() {
-    for (pass, hash, fits) in [
-        (json!(true), json!("a".repeat(64)), true),
-        (json!(null), json!("a".repeat(64)), false),
-        (json!(true), json!("a".repeat(63)), false),
-        (json!(true), json!("a".repeat(65)), false),
-        (json!(true), json!(null), false),
+    for (readable, pass, hash, fits) in [
+        (json!(true), json!(true), json!("a".repeat(64)), true),
+        (json!(null), json!(true), json!("a".repeat(64)), false),
+        (json!(true), json!(null), json!("a".repeat(64)), false),
+        (json!(true), json!(true), json!("a".repeat(63)), false),
+        (json!(true), json!(true), json!("a".repeat(65)), false),
+        (json!(true), json!(true), json!(null), false),
     ] {
-        let mut stage = stage().answer("image.job", "prompt", move |_, _| json!({ "pass": pass, "sha256": hash }));
+        let answer = json!({ "readable": readable, "pass": pass, "sha256": hash });
+        let mut stage = stage().answer("image.job", "prompt", move |_, _| answer.clone());
         let outcome = order(&mut stage, "a cat").outcome();
         assert_eq!(matches!(outcome.decision, onceward_core::decide::Decision::Changes(_)), fits, "{outcome:?}");
         if !fits {

@@ -16,14 +16,14 @@ use onceward_core::value::RecordId;
 use onceward_testkit::{Attempt, Lease, Stage, operator, systems, user};
 use serde_json::{Value, json};
 
-/// A stage with a prompt guard that knows one bad word, and a hundred credits for Alice.
+/// A stage with a prompt guard that knows one bad word and plain text, and a hundred credits for Alice.
 fn stage() -> Stage {
     let mut stage = dressed(systems::stage("image"));
     grant(&mut stage, "alice", 100);
     stage
 }
 
-/// With a prompt guard that knows one bad word.
+/// With a prompt guard that knows one bad word and plain text.
 fn dressed(stage: Stage) -> Stage {
     stage.answer("image.job", "prompt", guard)
 }
@@ -34,7 +34,7 @@ fn guard(question: &Question, prompt: Option<&[u8]>) -> Value {
     for byte in question.payload.expect("the prompt's hash").sha256 {
         let _ = write!(sha256, "{byte:02x}");
     }
-    json!({ "pass": !prompt.contains("nude"), "sha256": sha256 })
+    json!({ "readable": !prompt.starts_with('{'), "pass": !prompt.contains("nude"), "sha256": sha256 })
 }
 
 fn grant(stage: &mut Stage, to: &str, amount: i64) -> RecordId {

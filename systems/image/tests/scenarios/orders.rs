@@ -35,6 +35,17 @@ fn a_blocked_prompt_makes_no_job() {
     assert_eq!(credits(&stage, "alice"), 100);
 }
 
+/// IMG-1, IMG-15: what is no order is no job: refused, also where it has a word that is blocked; it costs nothing, and is nothing for the audit.
+#[test]
+fn what_is_no_order_makes_no_job() {
+    let mut stage = stage();
+    let refusal = order(&mut stage, "{a nude").refused(422, "bad_order");
+    assert_eq!(refusal.audit, None);
+    order(&mut stage, "{a cat").refused(422, "bad_order");
+    assert!(stage.all("image.job").is_empty() && stage.audits().is_empty());
+    assert_eq!(credits(&stage, "alice"), 100);
+}
+
 /// IMG-15, IMG-16: the refusal says that the policy is violated and no more; the prompt is in no log, only its hash.
 #[test]
 fn a_blocked_prompt_is_never_logged() {

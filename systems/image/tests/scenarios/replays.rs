@@ -97,11 +97,17 @@ fn a_replay_meets_the_guard() {
     let mut stricter = stage.clone().answer(
         "image.job",
         "prompt",
-        |_, _| serde_json::json!({ "pass": false, "sha256": "ab".repeat(32) }),
+        |_, _| serde_json::json!({ "readable": true, "pass": false, "sha256": "ab".repeat(32) }),
     );
     stricter.fire(old, "replay", &alice()).refused(422, "policy_violation");
     assert_eq!(stricter.audits(), ["JOB_CREATED", "JOB_BLOCKED"]);
-    assert_eq!(credits(&stricter, "alice"), 100);
+    let mut narrower = stage.clone().answer(
+        "image.job",
+        "prompt",
+        |_, _| serde_json::json!({ "readable": false, "pass": true, "sha256": "ab".repeat(32) }),
+    );
+    narrower.fire(old, "replay", &alice()).refused(422, "bad_order");
+    assert_eq!((credits(&stricter, "alice"), credits(&narrower, "alice")), (100, 100));
     stage.fire(old, "replay", &alice()).ok();
 }
 

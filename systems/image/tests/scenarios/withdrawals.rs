@@ -13,14 +13,20 @@ fn what_waits_can_be_withdrawn() {
         let waiting = queued(&mut stage);
         let moves = stage.fire(waiting, "withdraw", &by).changes().moves.len();
         assert_eq!((moves, stage.hold(waiting), credits(&stage, "alice")), (1, 0, 100));
-        assert_eq!((stage.state(waiting).as_str(), stage.field(waiting, "lastError")), ("dead_letter", "withdrawn".into()));
+        assert_eq!(
+            (stage.state(waiting).as_str(), stage.field(waiting, "lastError")),
+            ("dead_letter", "withdrawn".into())
+        );
         assert!(stage.record(waiting).is_final());
         stage.try_lease(waiting, "w1").not_leasable();
 
         stage.pass("1m");
         let pausing = failed(&mut stage, 2).record;
         stage.fire(pausing, "withdraw", &by).ok();
-        assert_eq!((stage.state(pausing).as_str(), stage.field(pausing, "lastError")), ("dead_letter", "withdrawn".into()));
+        assert_eq!(
+            (stage.state(pausing).as_str(), stage.field(pausing, "lastError")),
+            ("dead_letter", "withdrawn".into())
+        );
         assert_eq!((credits(&stage, "alice"), stage.hold(pausing), stage.due(pausing)), (100, 0, None));
         stage.pass("1h");
         assert_eq!(stage.state(pausing), "dead_letter");
