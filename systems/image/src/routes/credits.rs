@@ -170,7 +170,7 @@ async fn entries(
 #[serde(deny_unknown_fields)]
 #[schema(as = NewGrant)]
 struct NewGrant {
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(min_length = 1, max_length = 1000)]
     user: String,
     #[schema(minimum = 1, maximum = 1_000_000)]
     amount: i64,
@@ -208,13 +208,15 @@ impl<'a> GrantShape<'a> {
 
 /// Give a user credits
 ///
-/// By an operator. 201 with the grant; 200 with the first one where its order was granted before.
+/// By an operator. 201 with the grant; 200 with the first one where its order was granted before. 409 `order_taken` where the order was granted
+/// before to another user, or with another amount.
 #[utoipa::path(
     post, path = "/image/credits/grants", tag = "image",
     request_body = NewGrant,
     responses(
         (status = 201, description = "Granted", body = GrantShape),
         (status = 200, description = "It was granted before", body = GrantShape),
+        (status = 409, description = "The order was another's, or of another amount", body = ProblemShape, content_type = "application/problem+json"),
         (status = 410, description = "It was granted before, and is gone", body = ProblemShape, content_type = "application/problem+json"),
     )
 )]

@@ -43,6 +43,22 @@ fn an_order_is_granted_once() {
     assert_eq!(credits(&stage, "alice"), 10);
 }
 
+/// IMG-17: an order that was granted to somebody else, or with another amount, is taken: whoever tells of it hears that nothing was granted.
+#[test]
+fn an_order_is_one_purchase() {
+    let mut stage = dressed(systems::stage("image"));
+    let gift = |user: &str, amount: i64, order: &str| json!({ "user": user, "amount": amount, "order": order });
+    let first = stage.create("image.grant", &operator("olga")).with_all(gift("alice", 10, "o-1")).ok();
+    for other in [gift("eve", 10, "o-1"), gift("alice", 11, "o-1"), gift("eve", 999, "o-1")] {
+        stage.create("image.grant", &operator("olga")).with_all(other).refused(409, "order_taken");
+    }
+    assert_eq!((credits(&stage, "alice"), credits(&stage, "eve"), stage.all("image.grant").len()), (10, 0, 1));
+    stage.create("image.grant", &operator("olga")).with_all(gift("eve", 10, "o-2")).ok();
+    stage.create("image.grant", &operator("olga")).with_all(gift("alice", 10, "o-3")).ok();
+    assert_eq!(stage.create("image.grant", &operator("olga")).with_all(gift("alice", 10, "o-1")).holder(), first);
+    assert_eq!((credits(&stage, "alice"), credits(&stage, "eve")), (20, 10));
+}
+
 /// IMG-17: an amount is a whole number from one to a million, and all three parts are needed.
 #[test]
 fn a_grant_is_bounded() {
