@@ -7,16 +7,19 @@
 //! | `guard/` | the prompt guard: words, then a moderation service where there is one |
 //! | `provider/` | who draws: the local artist, or a service that speaks OpenAI's protocol |
 //! | `studio.rs` | the worker inside the process: draws, stores, then commits |
+//! | `clearing.rs` | the worker that takes removed pictures out of the bucket |
 //! | `bucket.rs` | how a picture is called in the private bucket |
 //! | `routes/` | orders, pictures and credits over HTTP |
 
 mod bucket;
+mod clearing;
 mod guard;
 mod order;
 pub mod provider;
 mod routes;
 mod studio;
 
+pub use clearing::open_clearing;
 pub use guard::{Guard, Unfit, Words, checks};
 pub use routes::part;
 pub use studio::{Studio, open_studio};

@@ -11,7 +11,7 @@ use onceward_core::value::{RecordId, Value};
 use onceward_engine::{Checks, Config, Engine, Objects, Wanted};
 use onceward_store::{AccountName, Clock, ListQuery, MemoryStore, Store as _};
 use onceward_system_image::provider::Provider;
-use onceward_system_image::{Guard, Studio, checks, open_studio};
+use onceward_system_image::{Guard, Studio, checks, open_clearing, open_studio};
 use onceward_testkit::{Folder, operator, systems, user, worker};
 use serde_json::{Map, json};
 
@@ -55,13 +55,18 @@ impl House {
         self.engine.create_with(&user("ann"), create, payload.as_bytes()).await.expect("an order").subject
     }
 
-    /// The job, as soon as it is in this state.
+    /// The record, as soon as it is in this state.
     async fn until(&self, id: RecordId, state: &str) -> Arc<Record> {
+        self.until_it(id, |record| **record.state_name() == *state).await
+    }
+
+    /// The record, as soon as it is so.
+    async fn until_it(&self, id: RecordId, is_so: impl Fn(&Record) -> bool) -> Arc<Record> {
         let looking = async {
             loop {
-                let job = self.engine.get(&operator("ops"), id).await.expect("reading").expect("it is there");
-                if **job.state_name() == *state {
-                    return job;
+                let record = self.engine.get(&operator("ops"), id).await.expect("reading").expect("it is there");
+                if is_so(&record) {
+                    return record;
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -160,6 +165,37 @@ fn what_a_dead_attempt_left_is_taken_out() {
         assert_eq!(text(&job, "resultUrl"), format!("originals/{id}-2.png"));
         let gone = Payload { sha256: [0; 32], bytes: 10 };
         assert!(house.objects.get_named(&left, &gone).await.expect("a bucket").is_none());
+        house.engine.close().await;
+    });
+}
+
+/// A removed picture leaves the bucket, whoever asked for it and in whatever way, also where nobody was there to do it then and where the bucket is
+/// away for a while.
+#[test]
+fn a_removed_picture_leaves_the_bucket() {
+    wait(async {
+        let folder = Folder::new();
+        let house = House::open(Objects::folder(folder.file())).await;
+        house.draw();
+        let id = house.order(r#"{"prompt":"a lighthouse","size":"256x256"}"#).await;
+        house.until(id, "completed").await;
+        let asset = house.assets().await.remove(0);
+        house.engine.fire(&user("ann"), asset.id, "remove", Map::new()).await.expect("its owner's word");
+        assert!(house.picture(&asset).await.is_some(), "nobody has taken it out yet");
+
+        let away = folder.file().with_extension("away");
+        std::fs::rename(folder.file(), &away).expect("it is a folder");
+        std::fs::write(folder.file(), "in the way").expect("a file");
+        open_clearing(&house.engine, &house.objects);
+        let failed = house.until_it(asset.id, |asset| asset.int("tries") == Some(1)).await;
+        assert_eq!(&**failed.state_name(), "removing");
+        std::fs::remove_file(folder.file()).expect("out of the way");
+        std::fs::rename(&away, folder.file()).expect("back again");
+        assert!(house.picture(&asset).await.is_some());
+        house.clock.set(house.clock.now().checked_add(onceward_core::time::Duration::from_secs(10)).expect("a time"));
+        house.engine.wake();
+        house.until(asset.id, "removed").await;
+        assert!(house.picture(&asset).await.is_none());
         house.engine.close().await;
     });
 }

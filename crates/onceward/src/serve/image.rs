@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use onceward_engine::{Checks, Engine};
 use onceward_store::AnyStore;
 use onceward_system_image::provider::{Moderation, OpenAi, OpenAiConfig, Provider};
-use onceward_system_image::{Guard, Studio, Words, checks, open_studio};
+use onceward_system_image::{Guard, Studio, Words, checks, open_clearing, open_studio};
 
 /// Where the provider's key is: not a flag, which everybody on the machine could read.
 const KEY: &str = "ONCEWARD_IMAGE_KEY";
@@ -134,9 +134,11 @@ impl Image {
 }
 
 impl Ready {
-    /// Begin to draw, where somebody here does and there is a place for pictures.
+    /// Where there is a place for pictures: begin to take out what is removed, and to draw, where somebody here does.
     pub(super) fn open(self, engine: &Engine<AnyStore>) {
-        if let (Some(studio), Some(objects)) = (self.studio, engine.objects().cloned()) {
+        let Some(objects) = engine.objects().cloned() else { return };
+        open_clearing(engine, &objects);
+        if let Some(studio) = self.studio {
             open_studio(engine, &objects, studio);
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn image_of(asset: RecordId) -> String {
 struct AssetShape<'a> {
     #[schema(value_type = String, format = Uuid)]
     id: String,
-    /// `stored`, or `removed` by its owner.
+    /// `stored`, or `removed` by its owner; until its picture is out of the bucket it is `removing` or `clearing`.
     state: &'a str,
     owner: &'a str,
     /// The job that drew it.
@@ -65,7 +65,7 @@ impl<'a> AssetShape<'a> {
     }
 }
 
-fn is_stored(asset: &Record) -> bool {
+pub(super) fn is_stored(asset: &Record) -> bool {
     &**asset.state_name() == "stored"
 }
 
@@ -159,11 +159,11 @@ fn kept(asset: &Record) -> Option<(&str, Payload)> {
 
 /// Remove a picture
 ///
-/// By its owner: out of the library, and out of the bucket. What is removed already may be removed again.
+/// By its owner: out of the library at once, and out of the bucket as soon as that can be done. What is removed already may be removed again.
 #[utoipa::path(
     delete, path = "/image/assets/{id}", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
-    responses((status = 200, description = "Removed", body = AssetShape))
+    responses((status = 200, description = "It is nobody's to look at any more", body = AssetShape))
 )]
 async fn remove(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
     let mut asset = seen(&app, &caller, ASSET, id).await?;
@@ -172,10 +172,6 @@ async fn remove(State(app): State<App>, caller: Caller, At(id): At<RecordId>) ->
         asset = fired.record.ok_or_else(Problem::not_found)?;
     } else if asset.owner != caller.actor.id {
         return Err(Problem::not_found());
-    }
-    // The entry went first: a picture that nobody has an entry for harms nobody, an entry without its picture would.
-    if let (Some((name, _)), Some(objects)) = (kept(&asset), app.engine().objects()) {
-        objects.remove_named(name).await.map_err(EngineError::from)?;
     }
     ok(&AssetShape::of(&asset))
 }

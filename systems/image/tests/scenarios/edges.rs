@@ -217,5 +217,7 @@ fn a_grant_and_a_removed_asset_are_over() {
     stage.commit(&lease, image(&lease)).ok();
     let asset = stage.linked(lease.record, "image.asset", "job")[0];
     stage.fire(asset, "remove", &alice()).ok();
+    let lease = stage.lease(asset, "w1");
+    stage.commit(&lease, json!({})).ok();
     assert!(stage.record(asset).is_final());
 }

@@ -100,13 +100,37 @@ fn every_state_event_and_caller_of_an_asset() {
     };
     let without = "record.target.job.replayOf == null ? record.target.job : record.target.job.replayOf";
     let spawned = [("job", without), ("url", "'originals/x'"), ("sha256", "'ab'"), ("bytes", "1")];
+    let clearing = |stage: &mut onceward_testkit::Stage| {
+        let id = stored(stage);
+        stage.fire(id, "remove", &alice()).ok();
+        stage.lease(id, "w1")
+    };
     Matrix::new("image", "image.asset", &spawned, with_credits)
+        .works(&json!({}), &["503"])
         .scene("stored", stored)
-        .scene("removed", |stage| {
+        .scene("removing", |stage| {
             let id = stored(stage);
             stage.fire(id, "remove", &alice()).ok()
         })
-        .check(&[("nothing", "create", "record", "stored"), ("stored", "remove", "owner", "removed")]);
+        .scene("clearing", clearing)
+        .scene("removed", |stage| {
+            let lease = clearing(stage);
+            stage.commit(&lease, json!({})).ok();
+            lease
+        })
+        .check(&[
+            ("nothing", "create", "record", "stored"),
+            ("stored", "remove", "owner", "removing"),
+            ("removing", "lease", "operator, worker, another worker", "clearing"),
+            ("clearing", "start", "worker", "clearing"),
+            ("clearing", "heartbeat", "worker", "clearing"),
+            ("clearing", "commit", "worker", "removed"),
+            ("clearing", "commit and finish", "worker", "removed"),
+            ("clearing", "fail 503", "worker", "removing"),
+            ("clearing", "yield", "worker", "removing"),
+            ("clearing", "lost", "engine", "removing"),
+            ("clearing", "time", "engine", "removing"),
+        ]);
 }
 
 /// IMG-17: only an operator makes a grant, and nothing moves it.

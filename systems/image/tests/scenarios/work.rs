@@ -163,8 +163,43 @@ fn an_asset_is_its_owners() {
     stage.fire(asset, "remove", &user("mallory")).not_found();
     stage.fire(asset, "remove", &operator("olga")).not_allowed();
     stage.fire(asset, "remove", &alice()).ok();
-    stage.fire(asset, "remove", &alice()).wrong_state("removed", "remove");
+    stage.fire(asset, "remove", &alice()).wrong_state("removing", "remove");
     assert_eq!(stage.state(lease.record), "completed");
+}
+
+/// Whoever has its picture taken out of the bucket, an asset that is to go is a worker's until that is done, however often it fails.
+#[test]
+fn a_removed_picture_is_taken_out_in_the_end() {
+    let mut stage = stage();
+    let lease = running(&mut stage);
+    stage.commit(&lease, image(&lease)).ok();
+    let asset = stage.linked(lease.record, "image.asset", "job")[0];
+    stage.try_lease(asset, "w1").not_leasable();
+    stage.fire(asset, "remove", &alice()).ok();
+    let mut wait = 2;
+    for failure in 1..=12 {
+        let lease = stage.lease(asset, "w1");
+        assert_eq!(stage.state(asset), "clearing");
+        match failure % 3 {
+            0 => stage.give_back(&lease).ok(),
+            1 => stage.fail(&lease, "503").retryable(false).ok(),
+            _ => {
+                stage.pass("60s");
+                asset
+            }
+        };
+        assert_eq!((stage.state(asset).as_str(), stage.field(asset, "tries")), ("removing", json!(failure)));
+        let pause = stage.until(asset, "clearAt");
+        assert!(Duration::from_secs(wait) <= pause && pause < Duration::from_secs(wait + 1), "{pause}");
+        stage.try_lease(asset, "w1").not_leasable();
+        stage.pass_for(pause);
+        wait = (2 * wait).min(600);
+    }
+    let lease = stage.lease(asset, "w1");
+    stage.commit(&lease, json!({})).ok();
+    assert_eq!(stage.state(asset), "removed");
+    assert!(stage.record(asset).is_final());
+    stage.fire(asset, "remove", &alice()).wrong_state("removed", "remove");
 }
 
 /// IMG-6, IMG-16, IMG-12: the provider's filter rejects it: no refund, the hold becomes a penalty, `SAFE_BLOCK` is on record,
