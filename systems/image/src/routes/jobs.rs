@@ -63,7 +63,7 @@ struct JobShape<'a> {
     #[schema(value_type = Option<String>, format = DateTime)]
     retry_at: Option<When>,
     last_error: Option<&'a str>,
-    /// Where its owner gets the picture, once there is one.
+    /// Where its owner gets the picture, once there is one, and until it is removed.
     result_url: Option<String>,
     /// The picture in the owner's library.
     #[schema(value_type = Option<String>, format = Uuid)]
@@ -80,7 +80,7 @@ struct JobShape<'a> {
 }
 
 impl<'a> JobShape<'a> {
-    fn of(job: &'a Record, asset: Option<RecordId>) -> Self {
+    fn of(job: &'a Record, asset: Option<&Record>) -> Self {
         let waits = &**job.state_name() == "failed";
         Self {
             id: job.id.to_string(),
@@ -90,8 +90,8 @@ impl<'a> JobShape<'a> {
             retry_count: job.int("retryCount").unwrap_or_default(),
             retry_at: job.time("retryAt").filter(|_| waits).map(When),
             last_error: job.text("lastError"),
-            result_url: asset.map(assets::image_of),
-            asset: asset.map(|asset| asset.to_string()),
+            result_url: asset.filter(|asset| assets::is_stored(asset)).map(|asset| assets::image_of(asset.id)),
+            asset: asset.map(|asset| asset.id.to_string()),
             replay_of: job.named("replayOf").map(|old| old.to_string()),
             created_at: When(job.created_at),
             started_at: job.started_at.map(When),
@@ -104,9 +104,9 @@ impl<'a> JobShape<'a> {
 async fn shown(app: &App, caller: &Caller, status: StatusCode, job: &Record) -> Result<Response, Problem> {
     let mut asset = None;
     if &**job.state_name() == "completed" {
-        asset = pointing(app, caller, job.id, (ASSET, "job")).await?.first().map(|asset| asset.id);
+        asset = pointing(app, caller, job.id, (ASSET, "job")).await?.into_iter().next();
     }
-    answer(status, &JobShape::of(job, asset))
+    answer(status, &JobShape::of(job, asset.as_deref()))
 }
 
 /// Who points to a job by this field, of those that the caller may see, the first first. A job has one asset, and few replays: each of them but
