@@ -110,7 +110,8 @@ impl OpenAi {
         }
         let drawn: Drawn<'_> = serde_json::from_slice(&answered.body).map_err(|_| Trouble::Broken.report())?;
         let item = drawn.data.into_iter().next().ok_or_else(|| Trouble::Broken.report())?;
-        match (item.b64_json, item.url) {
+        // Some fill both, one of them with nothing.
+        match (item.b64_json.filter(|text| !text.is_empty()), item.url) {
             (Some(text), _) => self.decoded(&text).map_err(Trouble::report),
             // An address that is the picture itself.
             (None, Some(url)) if url.starts_with("data:") => self.decoded(&url).map_err(Trouble::report),

@@ -12,6 +12,21 @@ async fn reported(download: impl Into<Answer>) -> String {
     client(&service).draw(&order()).await.expect_err("no picture").code.to_string()
 }
 
+/// A service that names both, the picture as an empty text and its address, has given the address.
+#[test]
+fn an_empty_picture_is_none_beside_an_address() {
+    wait(async {
+        let service = Pictures::start();
+        let picture = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, Pictures::picture());
+        let address = format!("data:image/png;base64,{picture}");
+        let both = serde_json::json!({ "data": [{ "b64_json": "", "url": address }] });
+        service.next(Asked::Drawing, Answer::text(&both.to_string()));
+        assert_eq!(*client(&service).draw(&order()).await.expect("a picture").bytes, *Pictures::picture());
+        service.next(Asked::Drawing, Answer::text(r#"{"data":[{"b64_json":""}]}"#));
+        assert_eq!(&*client(&service).draw(&order()).await.expect_err("no picture").code, "502");
+    });
+}
+
 /// IMG-12: a download that fails may pass: drawn again, the picture has a new address.
 #[test]
 fn a_download_that_fails_may_pass() {
