@@ -5,14 +5,28 @@ use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 use unicode_security::confusable_detection::skeleton;
 
-/// The forms that texts are compared in: small letters without marks; and the same with each letter as the plainest that it can be taken for.
-/// Two, because what a letter looks like depends on its case: in the second form `Σ` and `σ` are not the same.
-pub(super) fn forms(text: &str) -> [String; 2] {
+/// The forms that texts are compared in: small letters without marks; the same with each letter as the plainest that it can be taken for; and
+/// with signs that are letters on a ground read as letters. Each for itself: what a letter looks like depends on its case, and in the second
+/// form `Σ` and `σ` are not the same; and a flag after a word is no part of the word, though it is written with such signs.
+pub(super) fn forms(text: &str) -> [String; 3] {
     let shown = |letter: &char| !is_unseen(*letter);
     let seen: String = text.chars().filter(shown).nfkc().filter(shown).collect();
     // Twice: of some letters only the capital looks like another, of others only the small one.
     let plain = bare(&plainest(&bare(&plainest(&seen))));
-    [bare(&seen), plain]
+    let lettered: String = seen.chars().map(lettered).collect();
+    [bare(&seen), plain, bare(&lettered)]
+}
+
+/// White letters on black, in circles and squares, and those that flags are written with. Unicode has no plain form for them.
+fn lettered(sign: char) -> char {
+    let first = match sign {
+        '\u{1f150}'..='\u{1f169}' => 0x1f150,
+        '\u{1f170}'..='\u{1f189}' => 0x1f170,
+        '\u{1f1e6}'..='\u{1f1ff}' => 0x1f1e6,
+        _ => return sign,
+    };
+    // One of 26 after the first: always a letter.
+    char::from_u32(u32::from('a') + u32::from(sign) - first).unwrap_or(sign)
 }
 
 /// Characters that show nothing, or only how others are to be shown.
@@ -74,11 +88,21 @@ mod tests {
         assert_eq!(looks("pom"), "pom", "an m is an m");
     }
 
+    /// IMG-15: so do letters that are drawn on a ground.
+    #[test]
+    fn letters_on_a_ground_are_letters() {
+        for text in ["🅢🅣🅡🅐🅢🅢🅔", "🆂🆃🆁🅰🆂🆂🅴", "🇸🇹🇷🇦🇸🇸🇪", "🅂🅃🅁🄰🅂🅂🄴", "Ⓢⓣⓡⓐⓢⓢⓔ", "🇸\u{200b}tr🅰sse"]
+        {
+            assert_eq!(forms(text)[2], "strasse", "{text}");
+        }
+        assert_eq!(forms("straße🇫🇷")[1], "strasse🇫🇷", "a flag is no part of the word before it");
+    }
+
     #[test]
     fn other_scripts_keep_what_they_say() {
-        assert_eq!(forms("猫"), ["猫", "猫"]);
+        assert_eq!(forms("猫"), ["猫", "猫", "猫"]);
         assert_ne!(forms("кот")[0], forms("кит")[0]);
         assert_eq!(forms("ΟΔΟΣ")[0], forms("οδός")[0], "whatever the case");
-        assert_eq!(forms(""), ["", ""]);
+        assert_eq!(forms(""), ["", "", ""]);
     }
 }

@@ -167,10 +167,15 @@ mod tests {
             "a pom pom and some grapes",
             "Scunthorpe",
             "the naked mole rat",
+            "children at play 🇫🇷🇩🇪",
             "cockerels",
             "Essex",
         ] {
             assert!(!words.are_in(harmless), "{harmless}");
+        }
+        for harmful in ["🅿🅾🆁🅽", "🇵🇴🇷🇳", "pr0n", "children nude", "a nude of a child", "nude children"]
+        {
+            assert!(words.are_in(harmful), "{harmful}");
         }
     }
 
@@ -198,6 +203,9 @@ mod tests {
             "uglier",
             "ug.ly",
             "r*u*d*e",
+            "🆁🆄🅳🅴",
+            "🇷🇺🇩🇪",
+            "rude🇫🇷",
         ] {
             assert!(words.are_in(text), "{text}");
         }
