@@ -169,8 +169,8 @@ fn what_a_dead_attempt_left_is_taken_out() {
     });
 }
 
-/// A removed picture leaves the bucket, whoever asked for it and in whatever way, also where nobody was there to do it then and where the bucket is
-/// away for a while.
+/// A removed picture leaves the bucket, whoever asked for it and in whatever way, also where nobody was there to do it then, and where it cannot be
+/// done at first.
 #[test]
 fn a_removed_picture_leaves_the_bucket() {
     wait(async {
@@ -183,14 +183,16 @@ fn a_removed_picture_leaves_the_bucket() {
         house.engine.fire(&user("ann"), asset.id, "remove", Map::new()).await.expect("its owner's word");
         assert!(house.picture(&asset).await.is_some(), "nobody has taken it out yet");
 
-        let away = folder.file().with_extension("away");
-        std::fs::rename(folder.file(), &away).expect("it is a folder");
-        std::fs::write(folder.file(), "in the way").expect("a file");
+        // There is a folder where the picture should be, which cannot be taken out as one.
+        let place = folder.file().join("named").join(text(&asset, "url"));
+        let away = place.with_extension("away");
+        std::fs::rename(&place, &away).expect("it is there");
+        std::fs::create_dir(&place).expect("in its place");
         open_clearing(&house.engine, &house.objects);
         let failed = house.until_it(asset.id, |asset| asset.int("tries") == Some(1)).await;
         assert_eq!(&**failed.state_name(), "removing");
-        std::fs::remove_file(folder.file()).expect("out of the way");
-        std::fs::rename(&away, folder.file()).expect("back again");
+        std::fs::remove_dir(&place).expect("out of the way");
+        std::fs::rename(&away, &place).expect("back again");
         assert!(house.picture(&asset).await.is_some());
         house.clock.set(house.clock.now().checked_add(onceward_core::time::Duration::from_secs(10)).expect("a time"));
         house.engine.wake();
