@@ -243,7 +243,8 @@ impl Turn<'_> {
                     (Outcome::Changes(changes), Ok(answer))
                 }
                 Decision::NoOp(no_op) => {
-                    let answer = Answer { already: Some(no_op.reason), ..self.answer(operation, no_op.subject) };
+                    let (already, met) = (Some(no_op.reason), no_op.met.clone());
+                    let answer = Answer { already, met, ..self.answer(operation, no_op.subject) };
                     (Outcome::NoOp(no_op), Ok(answer))
                 }
                 Decision::Refusal(refusal) => (Outcome::Refusal(refusal.clone()), Err(EngineError::Refused(refusal))),
@@ -262,7 +263,17 @@ impl Turn<'_> {
         let version = record.as_ref().map(|record| record.version);
         let live = record.as_ref().and_then(|record| record.live_execution());
         let token = live.filter(|_| matches!(operation.call, Call::Lease { .. })).map(|execution| execution.token);
-        Answer { subject, version, token, record, spawned: Vec::new(), already: None, stop: false, replayed: false }
+        Answer {
+            subject,
+            version,
+            token,
+            record,
+            spawned: Vec::new(),
+            met: Vec::new(),
+            already: None,
+            stop: false,
+            replayed: false,
+        }
     }
 
     /// What is due on these records comes first, each an operation of its own. It stays decided also where the operation

@@ -132,6 +132,7 @@ impl Keyed {
             version: answer.version,
             token: answer.token,
             spawned: answer.spawned.clone(),
+            met: answer.met.clone(),
             already: answer.already,
             stop: answer.stop,
         };
@@ -159,6 +160,8 @@ struct Kept {
     token: Option<Token>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     spawned: Vec<RecordId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    met: Vec<RecordId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     already: Option<NoOpReason>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -198,8 +201,8 @@ pub(crate) async fn answered<S: Store>(
     {
         record = None;
     }
-    let Kept { subject, version, token, spawned, already, stop } = kept;
-    Ok(Some(Ok(Answer { subject, version, token, record, spawned, already, stop, replayed: true })))
+    let Kept { subject, version, token, spawned, met, already, stop } = kept;
+    Ok(Some(Ok(Answer { subject, version, token, record, spawned, met, already, stop, replayed: true })))
 }
 
 /// A worker is told how its job stands, as by any repeated report.

@@ -36,6 +36,9 @@ pub struct Answer {
     pub record: Option<Arc<Record>>,
     /// Records that the operation made besides the one that it was about; the engine's own are not told.
     pub spawned: Vec<RecordId>,
+    /// Where nothing was to be done: records that were there already in place of what would have been made. Whoever is told of them must be one
+    /// who may see them.
+    pub met: Vec<RecordId>,
     /// Nothing was to be done, and why.
     pub already: Option<NoOpReason>,
     /// A heartbeat's word to the worker: stop.

@@ -232,8 +232,9 @@ impl<'a> Run<'a> {
                 Err(Halt::Refuse(refusal(&spawner, "create", 409, "spawn_not_taken", reason)))
             }
             // The record that holds the key serves in place of a new one.
-            Err(Halt::Holder(_)) => {
+            Err(Halt::Holder(holder)) => {
                 self.back_to(&mark);
+                self.draft.met.push(holder);
                 Ok(())
             }
             Err(halt) => Err(halt),

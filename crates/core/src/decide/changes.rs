@@ -104,6 +104,8 @@ pub struct NoOp {
     /// The record that already is as asked, or that holds the key.
     pub subject: RecordId,
     pub reason: NoOpReason,
+    /// Where the rows would have spawned: who holds the keys of what they would have made. The caller may not be one to see them.
+    pub met: Vec<RecordId>,
     pub reads: Vec<Key>,
 }
 

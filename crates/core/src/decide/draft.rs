@@ -47,6 +47,8 @@ pub(super) struct Draft<'a> {
     pub(super) effects: Vec<Effect>,
     pub(super) payloads: Vec<NewPayload>,
     pub(super) audit: Vec<AuditEntry>,
+    /// Records that serve in place of ones that would have been spawned: they hold the keys of these.
+    pub(super) met: Vec<RecordId>,
     /// Ids made so far; never goes back, so that an undone row's ids are not used again.
     made: u64,
     undo: Vec<Undo>,
@@ -80,6 +82,7 @@ pub(super) struct Mark {
     effects: usize,
     payloads: usize,
     audit: usize,
+    met: usize,
 }
 
 impl<'a> Draft<'a> {
@@ -105,6 +108,7 @@ impl<'a> Draft<'a> {
             effects: Vec::new(),
             payloads: Vec::new(),
             audit: Vec::new(),
+            met: Vec::new(),
             made: 0,
             undo: Vec::new(),
             reads: RefCell::new(Vec::new()),
@@ -125,6 +129,7 @@ impl<'a> Draft<'a> {
             effects: self.effects.len(),
             payloads: self.payloads.len(),
             audit: self.audit.len(),
+            met: self.met.len(),
         }
     }
 
@@ -166,6 +171,7 @@ impl<'a> Draft<'a> {
         self.effects.truncate(mark.effects);
         self.payloads.truncate(mark.payloads);
         self.audit.truncate(mark.audit);
+        self.met.truncate(mark.met);
     }
 
     /// A record as the snapshot has it, whether or not it is due; `None` where there is none.
@@ -403,6 +409,7 @@ impl<'a> Draft<'a> {
             effects: self.effects,
             payloads: self.payloads,
             audit: self.audit,
+            met: self.met,
             reads,
         }
     }
@@ -417,6 +424,7 @@ pub(super) struct Parts {
     pub(super) effects: Vec<Effect>,
     pub(super) payloads: Vec<NewPayload>,
     pub(super) audit: Vec<AuditEntry>,
+    pub(super) met: Vec<RecordId>,
     pub(super) reads: Vec<Key>,
 }
 

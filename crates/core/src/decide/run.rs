@@ -55,7 +55,7 @@ pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operat
             Halt::Ask(questions) => Decision::Ask(questions),
             Halt::Holder(subject) => {
                 let reads = run.draft.into_parts().reads;
-                Decision::NoOp(NoOp { subject, reason: NoOpReason::Holder, reads })
+                Decision::NoOp(NoOp { subject, reason: NoOpReason::Holder, met: Vec::new(), reads })
             }
             Halt::Refuse(refusal) => stuck(run.draft, &refusal.reason),
             Halt::Fault(fault) if marks_stuck(&operation.call) => stuck(run.draft, &fault.kind.to_string()),
@@ -223,12 +223,13 @@ fn no_filled_hold(draft: &Draft) -> Step<()> {
 fn answer(draft: Draft, outcome: Outcome, now: Time) -> Decision {
     let (subject, heartbeat, stop) = match outcome {
         Outcome::Repeated(subject) => {
-            return Decision::NoOp(NoOp { subject, reason: NoOpReason::Repeated, reads: draft.into_parts().reads });
+            let reads = draft.into_parts().reads;
+            return Decision::NoOp(NoOp { subject, reason: NoOpReason::Repeated, met: Vec::new(), reads });
         }
         Outcome::Changed(subject) => (subject, None, false),
         Outcome::Heartbeat { record, execution, stop } => (record, Some((record, execution)), stop),
     };
-    let Parts { entries, uniques, counts, moves, effects, payloads, audit, reads } = draft.into_parts();
+    let Parts { entries, uniques, counts, moves, effects, payloads, audit, met, reads } = draft.into_parts();
     let mut records = Vec::with_capacity(entries.len());
     let mut executions = Vec::new();
     let mut paid: Vec<RecordId> = moves.iter().map(|paid| paid.cause).collect();
@@ -251,7 +252,7 @@ fn answer(draft: Draft, outcome: Outcome, now: Time) -> Decision {
         records.push(RecordChange { before: entry.before, after, rows: entry.rows });
     }
     if records.is_empty() && heartbeat.is_none() {
-        return Decision::NoOp(NoOp { subject, reason: NoOpReason::Unchanged, reads });
+        return Decision::NoOp(NoOp { subject, reason: NoOpReason::Unchanged, met, reads });
     }
     Decision::Changes(Box::new(Changes {
         now,

@@ -44,7 +44,7 @@ impl Growing {
         let nobody = RecordId(uuid::Uuid::nil());
         let call = Call::Due { record: nobody };
         let operation = Operation { seed: 1, actor: user("ann"), call, answers: Vec::new(), trace: None };
-        let no_op = NoOp { subject: nobody, reason: NoOpReason::Unchanged, reads: Vec::new() };
+        let no_op = NoOp { subject: nobody, reason: NoOpReason::Unchanged, met: Vec::new(), reads: Vec::new() };
         let contents = vec![Content { payload, bytes: vec![7; bytes].into() }];
         let write = Write { contents, ..Write::new(operation, Outcome::NoOp(no_op)) };
         let batch = Batch { writes: vec![write], now: start(), catalog: 0 };

@@ -104,31 +104,18 @@ impl<'a> JobShape<'a> {
 async fn shown(app: &App, caller: &Caller, status: StatusCode, job: &Record) -> Result<Response, Problem> {
     let mut asset = None;
     if &**job.state_name() == "completed" {
-        asset = pointing(app, caller, job.id, (ASSET, "job")).await?.into_iter().next();
+        asset = asset_of(app, caller, job.id).await?;
     }
     answer(status, &JobShape::of(job, asset.as_deref()))
 }
 
-/// Who points to a job by this field, of those that the caller may see, the first first. A job has one asset, and few replays: each of them but
-/// the last is dead.
-async fn pointing(
-    app: &App,
-    caller: &Caller,
-    job: RecordId,
-    (lifecycle, field): (&str, &str),
-) -> Result<Vec<Arc<Record>>, Problem> {
-    let from = vec![LinkSource { lifecycle: lifecycle.into(), field: field.into() }];
-    let mut query = LinkQuery { target: job, from, after: None, limit: 100 };
-    let mut all = Vec::new();
-    loop {
-        let page = app.engine().store().linked(&query).await?;
-        for id in page.records {
-            all.extend(app.engine().get(&caller.actor, id).await?);
-        }
-        match page.next {
-            Some(next) => query.after = Some(next),
-            None => return Ok(all),
-        }
+/// A job's one asset, where the caller may see it.
+async fn asset_of(app: &App, caller: &Caller, job: RecordId) -> Result<Option<Arc<Record>>, Problem> {
+    let from = vec![LinkSource { lifecycle: ASSET.into(), field: "job".into() }];
+    let page = app.engine().store().linked(&LinkQuery { target: job, from, after: None, limit: 1 }).await?;
+    match page.records.first() {
+        Some(asset) => Ok(app.engine().get(&caller.actor, *asset).await?),
+        None => Ok(None),
     }
 }
 
@@ -210,8 +197,8 @@ async fn withdraw(
 
 /// Try a dead letter again
 ///
-/// 201 with a new job that points to the old one: an order like any other, paid for by the owner. 200 with the job that already does so. 409
-/// where the job is no dead letter.
+/// 201 with a new job that points to the old one: an order like any other, paid for by the owner. 200 with the job that already does so, or with
+/// the same order where the owner has placed it in this very minute. 409 where the job is no dead letter.
 #[utoipa::path(
     post, path = "/image/jobs/{id}/replay", tag = "image",
     params(
@@ -235,17 +222,10 @@ async fn replay(
 ) -> Result<Response, Problem> {
     let fired = fire(&app, &caller, (JOB, id), "replay", &headers).await?;
     let status = status(&fired);
-    let job = match fired.spawned.first() {
-        Some(new) => app.engine().get(&caller.actor, *new).await?,
-        // Those that died on the way have been tried again, too.
-        None => pointing(&app, &caller, id, (JOB, "replayOf")).await?.into_iter().rfind(|job| !is_dead(job)),
-    };
-    let job = job.ok_or_else(|| Problem::gone(id))?;
+    // The new job, or the one that stands in its place: an earlier replay, or the same order of the same minute.
+    let job = fired.spawned.first().or(fired.met.first()).ok_or_else(|| Problem::gone(id))?;
+    let job = app.engine().get(&caller.actor, *job).await?.ok_or_else(|| Problem::gone(id))?;
     shown(&app, &caller, status, &job).await
-}
-
-fn is_dead(job: &Record) -> bool {
-    &**job.state_name() == "dead_letter"
 }
 
 /// Block an order

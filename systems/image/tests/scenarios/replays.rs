@@ -1,5 +1,6 @@
 //! IMG-10: a dead letter tried again.
 
+use onceward_core::decide::{Decision, NoOpReason};
 use onceward_testkit::{operator, user};
 
 use super::{alice, credits, dead, image, order, stage, user_role};
@@ -127,6 +128,28 @@ fn a_second_replay_is_the_first() {
     stage.fire(old, "replay", &alice()).unchanged();
     assert_eq!(stage.linked(old, "image.job", "replayOf").len(), 1);
     assert_eq!(credits(&stage, "alice"), 95);
+}
+
+/// IMG-9, IMG-10: a replay in the minute in which its owner has placed the same order again is that order: nothing is charged, and whoever asked
+/// can be told which job it is. So is a second replay.
+#[test]
+fn a_replay_may_have_been_ordered_by_hand() {
+    let mut stage = stage().at("2026-11-15T20:00:00Z");
+    let old = dead(&mut stage);
+    let by_hand = order(&mut stage, "a cat").ok();
+    let met = |outcome: onceward_testkit::Outcome| match outcome.decision {
+        Decision::NoOp(no_op) => (no_op.subject, no_op.reason, no_op.met),
+        other => panic!("{other:?}"),
+    };
+    let replayed = stage.fire(old, "replay", &alice()).outcome();
+    assert_eq!(met(replayed), (old, NoOpReason::Unchanged, vec![by_hand]));
+    assert_eq!(credits(&stage, "alice"), 95);
+    stage.fire(by_hand, "block", &user_role("mo", "moderator")).ok();
+    stage.pass("1m");
+    stage.fire(old, "replay", &alice()).ok();
+    let new = stage.linked(old, "image.job", "replayOf")[0];
+    let again = stage.fire(old, "replay", &operator("olga")).outcome();
+    assert_eq!(met(again), (old, NoOpReason::Unchanged, vec![new]));
 }
 
 /// IMG-10: a replay that died can be replayed, and so can what it replayed.
