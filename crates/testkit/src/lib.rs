@@ -1,11 +1,12 @@
 //! What tests stand on: a [`Stage`] that plays operations through `decide` in memory under a manual clock and watches
-//! the invariants after every one, a loader for the shipped systems, the [`matrix`] of every state, event and caller, and a
-//! plain client for servers ([`http`]).
+//! the invariants after every one, a loader for the shipped systems, the [`matrix`] of every state, event and caller, a
+//! plain client for servers ([`http`]), and the whole program as a process of its own ([`served`]).
 //!
 //! Everything here panics with a message that names the refusal: a panic is how a test fails.
 
 pub mod fold;
 mod folder;
+mod follow;
 pub mod fuzz;
 pub mod http;
 pub mod matrix;
@@ -13,10 +14,12 @@ pub mod pictures;
 pub mod postgres;
 pub mod random;
 pub mod s3;
+pub mod served;
 pub mod stage;
 pub mod systems;
 
 pub use folder::Folder;
+pub use follow::Following;
 pub use stage::{Attempt, Lease, Outcome, Stage};
 
 use onceward_core::record::Actor;
