@@ -14,6 +14,7 @@ pub mod pictures;
 pub mod postgres;
 pub mod random;
 pub mod s3;
+mod script;
 pub mod served;
 pub mod stage;
 pub mod systems;
