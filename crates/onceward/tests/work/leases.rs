@@ -36,14 +36,10 @@ fn a_killed_worker_leaves_nothing_and_its_job_finishes_once() {
     assert_eq!(stage.effect(id)["result"], "fine");
 }
 
-#[test]
-fn a_killed_supervisor_takes_the_program_with_it() {
-    let stage = Stage::new("supervisor");
+/// A program that tells of its supervisor, which is killed: nothing of the program stays, and the job is done by the next attempt.
+fn with_its_supervisor_killed(stage: &Stage, program: impl Fn(&Pipe) -> String) {
     let pipe = stage.pipe("up");
-    let id = stage.job(&format!(
-        "if [ $ONCEWARD_ATTEMPT = 1 ]; then exec 3>{}; echo $PPID >&3; exec sleep 1000; fi; echo fine",
-        pipe.path()
-    ));
+    let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {}; fi; echo fine", program(&pipe)));
     let _worker = stage.work(&[]);
     let mut heard = pipe.read();
     signal(&heard.line(), Signal::KILL);
@@ -52,19 +48,17 @@ fn a_killed_supervisor_takes_the_program_with_it() {
     assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_9".into()));
 }
 
+#[test]
+fn a_killed_supervisor_takes_the_program_with_it() {
+    with_its_supervisor_killed(&Stage::new("supervisor"), |pipe| {
+        format!("exec 3>{}; echo $PPID >&3; exec sleep 1000", pipe.path())
+    });
+}
+
 /// It has no time to see to what the program started: the worker does, before anybody else gets the job.
 #[test]
 fn a_killed_supervisor_leaves_no_family() {
-    let stage = Stage::new("orphans");
-    let pipe = stage.pipe("up");
-    let family = with_a_family(&pipe).replace("echo up", "echo $PPID");
-    let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
-    let _worker = stage.work(&[]);
-    let mut heard = pipe.read();
-    signal(&heard.line(), Signal::KILL);
-    assert_eq!(heard.until_all_are_gone(), "");
-    let record = stage.until(id, "DONE");
-    assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_9".into()));
+    with_its_supervisor_killed(&Stage::new("orphans"), |pipe| with_a_family(pipe).replace("echo up", "echo $PPID"));
 }
 
 /// What is sent to all processes of a terminal or a unit is for the worker to mind.
