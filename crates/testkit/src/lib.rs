@@ -1,6 +1,7 @@
 //! What tests stand on: a [`Stage`] that plays operations through `decide` in memory under a manual clock and watches
 //! the invariants after every one, a loader for the shipped systems, the [`matrix`] of every state, event and caller, a
-//! plain client for servers ([`http`]), and the whole program as a process of its own ([`served`]).
+//! plain client for servers ([`http`]), the whole program as a process of its own ([`served`]), and a [`reader`] who pastes
+//! what a page says.
 //!
 //! Everything here panics with a message that names the refusal: a panic is how a test fails.
 
@@ -13,6 +14,7 @@ pub mod matrix;
 pub mod pictures;
 pub mod postgres;
 pub mod random;
+pub mod reader;
 pub mod s3;
 mod script;
 pub mod served;

@@ -9,8 +9,6 @@ use onceward_testkit::http::{self, BYTES, Reply};
 use onceward_testkit::served::{self, Db, Served};
 use serde_json::{Value as Json, json};
 
-pub(crate) use onceward_testkit::http::PATIENCE;
-
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
 
 /// Beside SQLite's file, where it is looked for.

@@ -4,11 +4,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use onceward_testkit::http::{self, BYTES, JSON};
+use onceward_testkit::http::{self, BYTES, JSON, PATIENCE};
 use onceward_testkit::served::{BOTH, Db};
 use serde_json::json;
 
-use crate::house::{House, PATIENCE};
+use crate::house::House;
 
 /// DOC-12: an upload makes a job that shows its metadata and nothing else; the same name of the same owner is the same job, whatever
 /// has become of it and whatever bytes come the second time; another owner's is another.
