@@ -30,7 +30,7 @@ pub(crate) fn print_machine(place: &Place) -> Done {
     Ok(())
 }
 
-fn millis(time: Duration) -> f64 {
+pub(crate) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn latency(place: &Place, seconds: u64) -> Done {
     Ok(())
 }
 
-fn print_times(what: &str, times: &mut [Duration]) {
+pub(crate) fn print_times(what: &str, times: &mut [Duration]) {
     times.sort_unstable();
     let at = |share: usize| times.get(times.len() * share / 1000).map_or(0.0, |time| millis(*time));
     println!("{} jobs: {what} p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms", times.len(), at(500), at(900), at(990));

@@ -2,15 +2,14 @@
 
 mod desk;
 
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use desk::{folder, notes, onceward, text};
-use onceward_testkit::http;
-use serde_json::Value;
+use onceward_testkit::served::Served;
+use serde_json::{Value, json};
 
-fn json(output: &Output) -> Value {
+fn parsed(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
@@ -28,60 +27,11 @@ fn id(key: &str) -> String {
     key.split('_').nth(1).expect("an id").to_owned()
 }
 
-/// A server in a folder, on a free port.
-struct Serving {
-    child: Child,
-    url: String,
-}
-
-impl Serving {
-    fn start(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_onceward"))
-            .current_dir(folder)
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(folder.join("stderr")).expect("a file"))
-            .spawn()
-            .expect("the binary runs");
-        let mut lines = BufReader::new(child.stdout.take().expect("its output"));
-        let (mut said, mut url) = (String::new(), None);
-        while url.is_none() {
-            let mut line = String::new();
-            assert!(lines.read_line(&mut line).expect("a line") > 0, "it ended: {said}");
-            url = line.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned);
-            said.push_str(&line);
-        }
-        let copy = folder.join("stdout");
-        std::thread::spawn(move || {
-            let _ = lines.read_to_string(&mut said);
-            let _ = std::fs::write(copy, said);
-        });
-        Self { child, url: url.unwrap_or_default() }
-    }
-
-    /// Status and body.
-    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
-        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
-        let headers: Vec<_> = headers.lines().filter_map(|line| line.split_once(": ")).collect();
-        let reply = http::call(address, method, path, &headers, Some(body).filter(|body| !body.is_empty()));
-        (reply.status, reply.text())
-    }
-
-    fn end(mut self) {
-        let id = self.child.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
-        assert!(told.success() && self.child.wait().expect("it ends").success());
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A server in a folder, on a free port, and on the database that is there where none is named.
+fn serve(folder: &Path, environment: &[(&str, &str)]) -> Served {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onceward"));
+    command.current_dir(folder).args(["serve", "--listen", "127.0.0.1:0"]).envs(environment.iter().copied());
+    Served::start(&mut command)
 }
 
 /// The first key is made in a database that is not there yet; keys are listed without their secrets, and revoked.
@@ -102,7 +52,7 @@ fn keys_are_made_in_a_database() {
         "2100-01-01T00:00:00Z",
         "--json",
     ];
-    let second = json(&create(&worker));
+    let second = parsed(&create(&worker));
     let list = onceward(&folder, &[&["key", "list"], &db[..]].concat());
     let shown = text(&list.stdout);
     assert!(
@@ -112,7 +62,7 @@ fn keys_are_made_in_a_database() {
     assert!(!shown.contains(&first) && !shown.contains(second["key"].as_str().expect("a key")), "no secrets");
     let revoke = onceward(&folder, &[&["key", "revoke", &id(&first)], &db[..]].concat());
     assert_eq!(text(&revoke.stdout), format!("{} is revoked\n", id(&first)));
-    let listed = json(&onceward(&folder, &[&["key", "list", "--json"], &db[..]].concat()));
+    let listed = parsed(&onceward(&folder, &[&["key", "list", "--json"], &db[..]].concat()));
     assert!(listed["keys"][0]["revoked_at"].is_string() && listed["keys"][1]["revoked_at"].is_null());
     assert_eq!(listed["keys"][1]["expires_at"], "2100-01-01T00:00:00Z");
     let none = onceward(&folder, &[&["key", "revoke", "0123"], &db[..]].concat());
@@ -140,40 +90,37 @@ fn an_open_database_is_left_alone() {
 #[test]
 fn the_first_key_closes_an_open_server() {
     let folder = folder("key-served");
-    let serving = Serving::start(&folder, &[], &[]);
-    let (status, records) = serving.send("GET", "/v1/records", "", "");
-    assert_eq!((status, &*records), (200, r#"{"records":[],"next":null}"#));
-    let rebound = serving.send("GET", "/v1/records", "host: evil.example\r\n", "");
-    assert!(rebound.0 == 403 && rebound.1.contains("foreign_host"), "{rebound:?}");
-    let site = serving.send("GET", "/v1/records", "origin: http://evil.example\r\n", "");
-    assert!(site.0 == 403 && site.1.contains("foreign_origin"), "{site:?}");
-    let form = serving.send("POST", "/v1/lifecycles/execution.job/records", "content-type: text/plain\r\n", "{}");
-    assert!(form.0 == 415 && form.1.contains("not_json"), "{form:?}");
+    let served = serve(&folder, &[]);
+    let records = served.get("/v1/records");
+    assert_eq!((records.status, &*records.text()), (200, r#"{"records":[],"next":null}"#));
+    served.call("GET", "/v1/records", &[("host", "evil.example")], None).is_problem(403, "foreign_host");
+    served.call("GET", "/v1/records", &[("origin", "http://evil.example")], None).is_problem(403, "foreign_origin");
+    let jobs = "/v1/lifecycles/execution.job/records";
+    served.call("POST", jobs, &[("content-type", "text/plain")], Some(b"{}")).is_problem(415, "not_json");
     // No file is named and none is free: through the server.
-    let url = ["--server", &serving.url];
+    let url = ["--server", &served.url()];
     let first =
         key(&onceward(&folder, &[&["key", "create", "--owner", "ops", "--role", "operator"], &url[..]].concat()));
-    assert_eq!(serving.send("GET", "/v1/records", "", "").0, 401);
+    assert_eq!(served.get("/v1/records").status, 401);
     let refused = onceward(&folder, &[&["key", "list"], &url[..]].concat());
     assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("unauthorized"), "{refused:?}");
-    let listed = json(&onceward(&folder, &[&["key", "list", "--json", "--key", &first], &url[..]].concat()));
+    let listed = parsed(&onceward(&folder, &[&["key", "list", "--json", "--key", &first], &url[..]].concat()));
     assert_eq!(listed["keys"][0]["id"], id(&first));
     let create = ["key", "create", "--owner", "ann", "--role", "producer", "--key", &first];
     let anns = key(&onceward(&folder, &[&create[..], &url[..]].concat()));
-    let bearer = format!("authorization: Bearer {anns}\r\n");
-    let (status, made) = serving.send("POST", "/v1/lifecycles/execution.job/records", &bearer, "{}");
-    assert!(status == 201 && made.contains("\"owner\":\"ann\""), "{made}");
-    let forbidden = serving.send("GET", "/v1/keys", &bearer, "");
-    assert!(forbidden.0 == 403 && forbidden.1.contains("forbidden"), "{forbidden:?}");
+    let made = served.call_as(&anns, "POST", jobs, &[], Some(b"{}"));
+    assert_eq!((made.status, &made.json()["owner"]), (201, &"ann".into()), "{made:?}");
+    let get = |path: &str| served.call_as(&anns, "GET", path, &[], None);
+    get("/v1/keys").is_problem(403, "forbidden");
     let revoke = ["key", "revoke", &id(&anns), "--key", &first];
     assert_eq!(onceward(&folder, &[&revoke[..], &url[..]].concat()).status.code(), Some(0));
-    assert_eq!(serving.send("GET", "/v1/records", &bearer, "").0, 401, "at once");
-    serving.end();
+    assert_eq!(get("/v1/records").status, 401, "at once");
+    served.stop();
     // The door stays closed when nobody is left.
     assert_eq!(onceward(&folder, &["key", "revoke", &id(&first)]).status.code(), Some(0));
-    let serving = Serving::start(&folder, &[], &[]);
-    assert_eq!(serving.send("GET", "/v1/records", "", "").0, 401);
-    serving.end();
+    let served = serve(&folder, &[]);
+    assert_eq!(served.get("/v1/records").status, 401);
+    served.stop();
 }
 
 /// Off loopback it starts only with keys, and tells how to make one; `--dev` never.
@@ -198,36 +145,23 @@ fn nothing_secret_is_logged() {
         &["key", "create", "--db", "sqlite:onceward.db", "--owner", "ops", "--role", "operator"],
     ));
     let talkative = [("ONCEWARD_LOG", "trace"), ("RUST_LOG", "trace")];
-    let serving = Serving::start(&folder, &[], &talkative);
-    let url = ["--server", &serving.url, "--key", &operator];
+    let served = serve(&folder, &talkative);
+    let url = ["--server", &served.url(), "--key", &operator];
     let anns = key(&onceward(
         &folder,
         &[&["key", "create", "--owner", "ann", "--role", "producer", "--role", "worker"], &url[..]].concat(),
     ));
-    let bearer = format!("authorization: Bearer {anns}\r\n");
     let unknown = format!("ow_{}_{}", "ab".repeat(8), "cd".repeat(32));
-    assert_eq!(serving.send("GET", "/v1/records", &format!("authorization: Bearer {unknown}\r\n"), "").0, 401);
-    assert_eq!(serving.send("GET", &format!("/v1/records?key={}", "x"), &bearer, "").0, 422);
-    let (status, made) = serving.send(
-        "POST",
-        "/v1/lifecycles/execution.job/records",
-        &bearer,
-        r#"{"payload": {"word": "sesame-payload"}}"#,
-    );
-    assert_eq!(status, 201, "{made}");
-    let lease = r#"{"lifecycles": ["execution.job"], "worker": "w", "start": true}"#;
-    let (_, leased) = serving.send("POST", "/v1/leases", &bearer, lease);
-    assert!(leased.contains("sesame-payload"), "{leased}");
-    let execution: Value = serde_json::from_str(&leased).expect("JSON");
-    let execution = execution["executions"][0]["id"].as_str().expect("an id").to_owned();
-    let done = r#"{"token": 1, "result": "sesame-result", "finish": true}"#;
-    assert_eq!(serving.send("POST", &format!("/v1/executions/{execution}/commit"), &bearer, done).0, 200);
-    serving.end();
-    let mut said = std::fs::read_to_string(folder.join("stderr")).expect("what it said");
-    while !folder.join("stdout").exists() {
-        std::thread::yield_now();
-    }
-    said.push_str(&std::fs::read_to_string(folder.join("stdout")).expect("what it said"));
+    assert_eq!(served.call_as(&unknown, "GET", "/v1/records", &[], None).status, 401);
+    assert_eq!(served.call_as(&anns, "GET", "/v1/records?key=x", &[], None).status, 422);
+    let payload = json!({ "payload": { "word": "sesame-payload" } });
+    let made = served.post_as(&anns, "/v1/lifecycles/execution.job/records", &payload);
+    assert_eq!(made.status, 201, "{made:?}");
+    let leased = served.lease_as(&anns, "execution.job", true);
+    assert!(leased.to_string().contains("sesame-payload"), "{leased}");
+    let done = json!({ "result": "sesame-result", "finish": true });
+    assert_eq!(served.report_as(&anns, &leased, "commit", &[], done).status, 200);
+    let said = served.stop();
     // The lowest level does apply, and what was done above is told at it: the silence below means something.
     for level in ["TRACE", "DEBUG"] {
         assert!(said.contains(&format!("\"level\":\"{level}\"")), "nothing is told at {level}: {said}");

@@ -9,11 +9,9 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use axum::routing::{get, post};
-use house::House;
+use house::{House, on_sqlite};
 use onceward_server::{Given, Part, Settings};
-use onceward_store::{AnyStore, Clock, SqliteStore};
-use onceward_testkit::Folder;
-use onceward_testkit::http::{self, PATIENCE, Reply};
+use onceward_testkit::http::{self, JSON, PATIENCE, Reply, answer};
 use serde_json::{Value as Json, json};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -25,22 +23,17 @@ const CREATE: &str = "/v1/lifecycles/house.job/records";
 /// A server with these settings, and one route that never answers.
 #[expect(clippy::needless_pass_by_value, reason = "a closure, written where it is used")]
 fn with(settings: Settings, test: impl AsyncFn(&House)) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(async {
-        let folder = Folder::new();
-        let store = SqliteStore::open(folder.file(), Clock::machine()).expect("a new file");
-        let keep = async |Given(_): Given<Json>| std::future::pending::<()>().await;
-        let routes =
-            OpenApiRouter::default().route("/stuck", get(std::future::pending::<()>)).route("/kept", post(keep));
-        let part = Part { routes, ..Part::default() };
-        let house = House::with(AnyStore::Sqlite(store), settings, vec![part]).await;
+    let keep = async |Given(_): Given<Json>| std::future::pending::<()>().await;
+    let routes = OpenApiRouter::default().route("/stuck", get(std::future::pending::<()>)).route("/kept", post(keep));
+    let part = Part { routes, ..Part::default() };
+    on_sqlite(settings, vec![part], async |house| {
         test(&house).await;
         house.close().await;
     });
 }
 
 fn ask(house: &House, method: &str, path: &str, body: Option<&str>) -> Reply {
-    http::call(house.address(), method, path, &[], body)
+    http::call(house.address(), method, path, &[], body.map(str::as_bytes))
 }
 
 /// The server has not broken: it does real work for others.
@@ -61,10 +54,6 @@ fn gauge(house: &House, name: &str) -> u64 {
     let page = ask(house, "GET", "/metrics", None).text();
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
-}
-
-fn answer(stream: &TcpStream) -> Reply {
-    Reply::read(&mut BufReader::new(stream.try_clone().expect("a handle")))
 }
 
 fn is_answered(stream: &TcpStream) -> bool {
@@ -115,8 +104,8 @@ fn a_head_that_does_not_come_in_time() {
 fn a_body_that_does_not_come_in_time() {
     with(Settings { body_time: SHORT, ..Settings::default() }, async |house| {
         let mut slow = http::connect(house.address());
-        let head = format!("POST {CREATE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
-        slow.write_all(format!("{head}content-length: 100\r\n\r\n{{").as_bytes()).expect("sent");
+        http::begin(&mut slow, "POST", CREATE, &[JSON, ("content-length", "100")]);
+        slow.write_all(b"{").expect("sent");
         serves(house);
         answer(&slow).is_problem(408, "slow_body");
         assert_eq!(rest(slow), b"", "what comes after it cannot be told from its rest");
@@ -167,7 +156,7 @@ fn more_connections_than_there_is_room_for() {
         }
         for path in ["/livez", CREATE] {
             let mut one_more = http::connect(house.address());
-            http::write(&mut one_more, "POST", path, &[], Some(&" ".repeat(20_000)));
+            http::write(&mut one_more, "POST", path, &[], Some(&b" ".repeat(20_000)));
             let full = answer(&one_more);
             full.is_problem(503, "too_many_connections");
             assert_eq!((full.header("retry-after"), full.header("connection")), (Some("1"), Some("close")));
@@ -175,7 +164,7 @@ fn more_connections_than_there_is_room_for() {
             assert_eq!(rest(one_more), b"", "its length is as it says");
         }
         // Those who are there are served, and with one of them gone there is room again.
-        http::write(&mut held[0], "POST", CREATE, &[], Some("{}"));
+        http::write(&mut held[0], "POST", CREATE, &[], Some(b"{}"));
         assert_eq!(answer(&held[0]).status, 201);
         drop(held.pop());
         until("room again", || ask(house, "GET", "/livez", None).status == 200);
@@ -187,7 +176,7 @@ fn more_leases_that_wait_than_may() {
     with(Settings { polls: 1, ..Settings::default() }, async |house| {
         let wanted = |ms: u32| json!({ "lifecycles": ["house.job"], "worker": "w", "wait_ms": ms }).to_string();
         let mut first = http::connect(house.address());
-        http::write(&mut first, "POST", "/v1/leases", &[], Some(&wanted(300_000)));
+        http::write(&mut first, "POST", "/v1/leases", &[], Some(wanted(300_000).as_bytes()));
         until("it waits", || gauge(house, "onceward_http_long_polls") == 1);
         let second = ask(house, "POST", "/v1/leases", Some(&wanted(300_000)));
         second.is_problem(503, "too_many_waiting");
@@ -224,10 +213,9 @@ fn more_streams_than_may_be_open() {
 fn more_bytes_on_their_way_than_there_is_room_for() {
     with(Settings { bodies_bytes: 10_000, ..Settings::default() }, async |house| {
         let long = format!("{{\"payload\": \"{}\"}}", "x".repeat(40_000));
-        let head = format!("POST {CREATE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
         let begin = || {
             let mut first = http::connect(house.address());
-            first.write_all(format!("{head}content-length: {}\r\n\r\n", long.len()).as_bytes()).expect("sent");
+            http::begin(&mut first, "POST", CREATE, &[JSON, ("content-length", &long.len().to_string())]);
             first.write_all(&long.as_bytes()[..9_000]).expect("sent");
             first
         };
@@ -260,7 +248,7 @@ fn bytes_are_counted_until_they_are_let_go() {
         let body = json!({ "x": "x".repeat(8_000) }).to_string();
         let begin = || {
             let mut kept = http::connect(house.address());
-            http::write(&mut kept, "POST", "/kept", &[], Some(&body));
+            http::write(&mut kept, "POST", "/kept", &[], Some(body.as_bytes()));
             kept
         };
         let mut kept = begin();
@@ -322,9 +310,7 @@ fn an_early_answer_arrives() {
     with(Settings { body_bytes: 1_000, ..Settings::default() }, async |house| {
         for _ in 0..20 {
             let mut stream = http::connect(house.address());
-            let head = format!("POST {CREATE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
-            stream.write_all(format!("{head}content-length: 400000\r\n\r\n").as_bytes()).expect("sent");
-            let _ = stream.write_all(&vec![b' '; 400_000]);
+            http::write(&mut stream, "POST", CREATE, &[], Some(&b" ".repeat(400_000)));
             let _ = stream.shutdown(Shutdown::Write);
             answer(&stream).is_problem(413, "too_large");
         }

@@ -3,36 +3,22 @@
 
 mod house;
 
-use std::io::BufReader;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use house::House;
+use house::{House, blocking, on_sqlite};
 use onceward_core::time::Duration as Length;
 use onceward_engine::{KeyDesk, Keys, NewKey};
 use onceward_server::Settings;
-use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, Store as _};
+use onceward_store::{AnyStore, PostgresStore, Store as _};
 use onceward_testkit::postgres::Server;
-use onceward_testkit::{Folder, http, operator};
+use onceward_testkit::{Following, http, operator};
 use serde_json::json;
 
 const CREATE: &str = "/v1/lifecycles/house.job/records";
 
-fn on_sqlite(settings: Settings, test: impl AsyncFn(House)) {
-    blocking(async {
-        let folder = Folder::new();
-        let store = SqliteStore::open(folder.file(), Clock::machine()).expect("a new file");
-        test(House::open(AnyStore::Sqlite(store), settings).await).await;
-    });
-}
-
-fn blocking(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(test);
-}
-
 /// A stream, from its first words on.
-struct Stream(BufReader<TcpStream>);
+struct Stream(Following);
 
 impl Stream {
     fn open(house: &House, key: Option<&str>, path: &str, last: Option<u64>) -> Self {
@@ -40,16 +26,11 @@ impl Stream {
         let mut headers = Vec::new();
         headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
         headers.extend(last.as_deref().map(|last| ("last-event-id", last)));
-        let mut stream = http::connect(house.address());
-        http::write(&mut stream, "GET", path, &headers, None);
-        let mut from = BufReader::new(stream);
-        let head = http::head(&mut from);
-        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-        Self(from)
+        Self(Following::start(house.address(), path, &headers))
     }
 
     fn next(&mut self) -> Option<String> {
-        http::chunk(&mut self.0).map(|piece| String::from_utf8(piece).expect("UTF-8"))
+        self.0.piece()
     }
 
     /// The place that comes alone.
@@ -64,20 +45,26 @@ impl Stream {
 fn wait_for_work(house: &House, key: &str) -> TcpStream {
     let mut stream = http::connect(house.address());
     let wanted = json!({ "lifecycles": ["house.job"], "worker": "w", "wait_ms": 300_000 }).to_string();
-    http::write(&mut stream, "POST", "/v1/leases", &[("authorization", &format!("Bearer {key}"))], Some(&wanted));
+    http::write(
+        &mut stream,
+        "POST",
+        "/v1/leases",
+        &[("authorization", &format!("Bearer {key}"))],
+        Some(wanted.as_bytes()),
+    );
     stream
 }
 
-fn is_over(waiting: TcpStream) {
-    http::Reply::read(&mut BufReader::new(waiting)).is_problem(401, "unauthorized");
+fn is_over(waiting: &TcpStream) {
+    http::answer(waiting).is_problem(401, "unauthorized");
 }
 
 /// Whoever follows from now on and breaks off before anything came has lost nothing.
 #[test]
 fn a_stream_says_at_once_where_it_stands() {
-    on_sqlite(Settings::default(), async |house| {
+    on_sqlite(Settings::default(), Vec::new(), async |house| {
         let made =
-            || http::call(house.address(), "POST", CREATE, &[], Some("{}")).ok()["id"].as_str().map(str::to_owned);
+            || http::call(house.address(), "POST", CREATE, &[], Some(b"{}")).ok()["id"].as_str().map(str::to_owned);
         made();
         let mut first = Stream::open(&house, None, "/v1/stream", None);
         let place = first.place();
@@ -97,11 +84,11 @@ fn a_stream_says_at_once_where_it_stands() {
 #[test]
 fn a_stream_that_shows_nothing_still_gets_on() {
     let settings = Settings { keep_alive: Duration::from_millis(100), ..Settings::default() };
-    on_sqlite(settings, async |house| {
+    on_sqlite(settings, Vec::new(), async |house| {
         let mut following = Stream::open(&house, None, "/v1/stream?lifecycle=house.other", None);
         let began = following.place();
         for _ in 0..3 {
-            http::call(house.address(), "POST", CREATE, &[], Some("{}")).ok();
+            http::call(house.address(), "POST", CREATE, &[], Some(b"{}")).ok();
         }
         let place = loop {
             let said = following.next().expect("a sign of life");
@@ -118,9 +105,9 @@ fn a_stream_that_shows_nothing_still_gets_on() {
 /// With `wait_ms` a stream is a page without an end that one knows: all that is there, and no more.
 #[test]
 fn a_stream_may_end_by_itself() {
-    on_sqlite(Settings::default(), async |house| {
+    on_sqlite(Settings::default(), Vec::new(), async |house| {
         for _ in 0..5 {
-            http::call(house.address(), "POST", CREATE, &[], Some("{}")).ok();
+            http::call(house.address(), "POST", CREATE, &[], Some(b"{}")).ok();
         }
         let read = |query: &str| http::call(house.address(), "GET", &format!("/v1/stream?{query}"), &[], None);
         let all = read("after=0&wait_ms=0").text();
@@ -135,7 +122,7 @@ fn a_stream_may_end_by_itself() {
 /// Revoked here, a key is over at once for what is under way, and for nobody else.
 #[test]
 fn with_its_key_a_call_is_over() {
-    on_sqlite(Settings::default(), async |house| {
+    on_sqlite(Settings::default(), Vec::new(), async |house| {
         let (ann, bob) = (house.key("ann", &["worker"], &[]).await, house.key("bob", &["worker"], &[]).await);
         let mut following = Stream::open(&house, Some(&ann), "/v1/stream", None);
         let mut other = Stream::open(&house, Some(&bob), "/v1/stream", None);
@@ -146,12 +133,12 @@ fn with_its_key_a_call_is_over() {
         let id = ann.split('_').nth(1).expect("an id");
         house.engine.keys().revoke(&operator("ops"), id).await.expect("revoked");
         assert_eq!(following.next(), None, "the stream has ended");
-        is_over(waiting);
+        is_over(&waiting);
         // The other's go on.
         let producer = house.key("bob", &["producer"], &[]).await;
         let made = house.send(Some(&producer), "POST", CREATE, Some(&json!({})));
         assert_eq!(made.status, 201);
-        let leased = http::Reply::read(&mut BufReader::new(others)).ok();
+        let leased = http::answer(&others).ok();
         assert_eq!(leased["executions"][0]["record"]["id"], made.json()["id"]);
         assert!(other.next().expect("an entry").contains("event: entry"));
         house.close().await;
@@ -161,7 +148,7 @@ fn with_its_key_a_call_is_over() {
 /// A key that ends by itself ends what it began.
 #[test]
 fn a_key_that_expires_ends_its_calls() {
-    on_sqlite(Settings::default(), async |house| {
+    on_sqlite(Settings::default(), Vec::new(), async |house| {
         let now = house.engine.store().now().await.expect("a time");
         let expires_at = now.checked_add(Length::from_millis(1_500));
         let new = NewKey { owner: "ann".into(), roles: vec!["worker".into()], expires_at, ..NewKey::default() };
@@ -170,7 +157,7 @@ fn a_key_that_expires_ends_its_calls() {
         following.place();
         let waiting = wait_for_work(&house, &text.reveal());
         assert_eq!(following.next(), None);
-        is_over(waiting);
+        is_over(&waiting);
         house.close().await;
     });
 }
@@ -178,7 +165,7 @@ fn a_key_that_expires_ends_its_calls() {
 /// While there are no keys everybody is let in; with the first one that is over, also for those who are in.
 #[test]
 fn the_first_key_ends_the_calls_of_those_without() {
-    on_sqlite(Settings::default(), async |house| {
+    on_sqlite(Settings::default(), Vec::new(), async |house| {
         let mut following = Stream::open(&house, None, "/v1/stream", None);
         following.place();
         house.key("ops", &["operator"], &[]).await;
@@ -204,7 +191,7 @@ fn a_key_that_is_revoked_elsewhere_ends_its_calls_here() {
         let began = Instant::now();
         assert_eq!(following.next(), None);
         println!("the stream ended {:?} later", began.elapsed());
-        is_over(waiting);
+        is_over(&waiting);
         println!("and the lease {:?} later", began.elapsed());
         house.close().await;
     });

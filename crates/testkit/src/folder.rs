@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A folder of the test's own, gone when it is done.
+#[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -18,7 +19,12 @@ impl Folder {
 
     /// A database in it.
     pub fn file(&self) -> PathBuf {
-        self.0.join("test.db")
+        self.join("test.db")
+    }
+
+    /// Something else in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The plainest HTTP client there is: it sends bytes, reads an answer, and hides nothing of it.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::fmt;
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -8,6 +9,10 @@ use serde_json::Value as Json;
 
 /// Far longer than anything in a test takes: one that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What a body is.
+pub const JSON: (&str, &str) = ("content-type", "application/json");
+pub const BYTES: (&str, &str) = ("content-type", "application/octet-stream");
 
 /// A connection on which nobody waits for ever.
 pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
@@ -17,36 +22,55 @@ pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
 }
 
 /// One request on a connection of its own, and its answer.
-pub fn call(to: impl ToSocketAddrs, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) -> Reply {
+pub fn call(to: impl ToSocketAddrs, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Reply {
     let mut stream = connect(to);
     write(&mut stream, method, path, headers, body);
-    Reply::read(&mut BufReader::new(stream))
+    answer(&stream)
 }
 
 /// Send a request. It goes to localhost, and its body is JSON, unless a header says otherwise.
-pub fn write(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) {
-    let has = |name: &str| headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
-    let mut text = format!("{method} {path} HTTP/1.1\r\n");
-    if !has("host") {
-        text.push_str("host: localhost\r\n");
+pub fn write(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) {
+    let length = body.map(|body| body.len().to_string());
+    let mut all = headers.to_vec();
+    if let Some(length) = &length {
+        if !has(headers, "content-type") {
+            all.push(JSON);
+        }
+        all.push(("content-length", length));
+    }
+    let mut request = head_of(method, path, &all).into_bytes();
+    request.extend(body.unwrap_or_default());
+    // A server that has seen enough may have hung up.
+    let _ = stream.write_all(&request);
+}
+
+/// Send the head of a request and nothing of its body, of which nothing is said but by the headers.
+pub fn begin(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)]) {
+    stream.write_all(head_of(method, path, headers).as_bytes()).expect("it listens");
+}
+
+fn head_of(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
+    let mut head = format!("{method} {path} HTTP/1.1\r\n");
+    if !has(headers, "host") {
+        head.push_str("host: localhost\r\n");
     }
     for (name, value) in headers {
-        text.extend([*name, ": ", *value, "\r\n"]);
+        head.extend([*name, ": ", *value, "\r\n"]);
     }
-    if let Some(body) = body {
-        if !has("content-type") {
-            text.push_str("content-type: application/json\r\n");
-        }
-        text.extend(["content-length: ", &body.len().to_string(), "\r\n"]);
-    }
-    text.push_str("\r\n");
-    text.push_str(body.unwrap_or_default());
-    // A server that has seen enough may have hung up.
-    let _ = stream.write_all(text.as_bytes());
+    head + "\r\n"
+}
+
+fn has(headers: &[(&str, &str)], name: &str) -> bool {
+    headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
+}
+
+/// The answer on a connection that brings no other.
+pub fn answer(stream: &TcpStream) -> Reply {
+    Reply::read(&mut BufReader::new(stream))
 }
 
 /// What was answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     pub status: u16,
     /// The line with the status, and the headers.
@@ -54,9 +78,15 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.head, self.text())
+    }
+}
+
 impl Reply {
     /// One answer, and not a byte of what comes after it.
-    pub fn read(from: &mut BufReader<TcpStream>) -> Self {
+    pub fn read(from: &mut impl BufRead) -> Self {
         let head = head(from);
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no answer: {head:?}"));
@@ -98,7 +128,22 @@ impl Reply {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
 
+    /// But for what is another in every answer; and its headers in one order.
+    pub fn lasting(mut self) -> Self {
+        let mut lines: Vec<&str> = self.head.lines().filter(|line| !is_of_the_moment(line)).collect();
+        lines[1..].sort_unstable();
+        self.head = lines.join("\n");
+        self
+    }
+
+    /// With another text in the place of an id: of the same length, so that lengths stay.
+    pub fn without(&self, id: &str) -> Self {
+        let hide = |text: &str| text.replace(id, &"#".repeat(id.len()));
+        Self { status: self.status, head: hide(&self.head), body: hide(&self.text()).into_bytes() }
+    }
+
     /// It must be a problem of this status and code.
+    #[track_caller]
     pub fn is_problem(&self, status: u16, code: &str) {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
@@ -109,8 +154,14 @@ impl Reply {
     }
 }
 
+/// A header that is another one in every answer.
+pub fn is_of_the_moment(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["date:", "x-request-id:"].iter().any(|name| line.starts_with(name))
+}
+
 /// Up to the empty line.
-pub fn head(from: &mut BufReader<TcpStream>) -> String {
+pub fn head(from: &mut impl BufRead) -> String {
     let mut head = String::new();
     loop {
         let before = head.len();
@@ -122,7 +173,7 @@ pub fn head(from: &mut BufReader<TcpStream>) -> String {
 }
 
 /// The next piece of a body that comes in pieces; none after the last, or where the connection ends.
-pub fn chunk(from: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+pub fn chunk(from: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = String::new();
     from.read_line(&mut line).expect("a piece's length");
     let length = usize::from_str_radix(line.trim(), 16).unwrap_or(0);

@@ -1,11 +1,13 @@
 //! What tests stand on: a [`Stage`] that plays operations through `decide` in memory under a manual clock and watches
 //! the invariants after every one, a loader for the shipped systems, the [`matrix`] of every state, event and caller, a
-//! plain client for servers ([`http`]), and a [`reader`] who pastes what a page says.
+//! plain client for servers ([`http`]), the whole program as a process of its own ([`served`]), and a [`reader`] who pastes
+//! what a page says.
 //!
 //! Everything here panics with a message that names the refusal: a panic is how a test fails.
 
 pub mod fold;
 mod folder;
+mod follow;
 pub mod fuzz;
 pub mod http;
 pub mod matrix;
@@ -14,10 +16,13 @@ pub mod postgres;
 pub mod random;
 pub mod reader;
 pub mod s3;
+mod script;
+pub mod served;
 pub mod stage;
 pub mod systems;
 
 pub use folder::Folder;
+pub use follow::Following;
 pub use stage::{Attempt, Lease, Outcome, Stage};
 
 use onceward_core::record::Actor;

@@ -1,16 +1,14 @@
 //! A real PostgreSQL server for tests: started in a folder of its own, reached through a socket there, gone with the process
 //! that started it.
-//!
-//! A small shell script stands between: it starts the server, stops it and removes the folder when its standard input ends.
-//! That happens also when the test is killed.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::script::{Scripted, new_folder};
 
 /// A server that somebody else has started: its URL without a database. The gate starts one for all tests.
 const SHARED: &str = "ONCEWARD_POSTGRES";
@@ -48,14 +46,7 @@ rm -rf "$dir"
 pub struct Server {
     /// Without a database: `postgres://onceward@…`.
     url: String,
-    own: Option<Mutex<Own>>,
-}
-
-#[derive(Debug)]
-struct Own {
-    script: Child,
-    words: Option<ChildStdin>,
-    said: BufReader<ChildStdout>,
+    own: Option<Scripted>,
 }
 
 impl Server {
@@ -77,16 +68,16 @@ impl Server {
 
     /// The same, with settings such as `shared_buffers=1GB`.
     pub fn start_with(settings: &[&str]) -> Self {
-        let folder = new_folder();
+        let folder = new_folder("pg");
         let settings: Vec<String> = settings.iter().map(|setting| format!("-c{setting}")).collect();
-        let own = Own::start(&folder, None, &settings.iter().map(String::as_str).collect::<Vec<_>>());
+        let own = start(&folder, None, &settings.iter().map(String::as_str).collect::<Vec<_>>());
         let host = folder.to_string_lossy().replace('/', "%2F");
-        Self { url: format!("postgres://onceward@{host}"), own: Some(Mutex::new(own)) }
+        Self { url: format!("postgres://onceward@{host}"), own: Some(own) }
     }
 
     /// One that is reached as `localhost`, too, and encrypts that with a certificate and its key, both as PEM. Its URL is that.
     pub fn start_encrypted(certificate: &str, key: &str) -> Self {
-        let folder = new_folder();
+        let folder = new_folder("pg");
         let write = |name: &str, text: &str| {
             let path = folder.join(name);
             std::fs::write(&path, text).expect("a file for the server");
@@ -97,7 +88,7 @@ impl Server {
         let (certificate, key) = (write("certificate.pem", certificate), write("key.pem", key));
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = free.expect("a free port").port().to_string();
-        let own = Own::start(
+        let own = start(
             &folder,
             Some(&port),
             &[
@@ -107,7 +98,7 @@ impl Server {
                 &format!("-cssl_key_file={key}"),
             ],
         );
-        Self { url: format!("postgres://onceward@localhost:{port}"), own: Some(Mutex::new(own)) }
+        Self { url: format!("postgres://onceward@localhost:{port}"), own: Some(own) }
     }
 
     /// The URL under which another process may make databases of its own.
@@ -136,58 +127,17 @@ impl Server {
     }
 
     fn tell(&self, word: &str, answer: &str) {
-        let own = self.own.as_ref().expect("a server of the test's own");
-        let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = own.words.as_mut().expect("it is still there");
-        writeln!(words, "{word}").and_then(|()| words.flush()).expect("the script listens");
-        own.hear(answer);
+        self.own.as_ref().expect("a server of the test's own").tell(word, answer);
     }
 }
 
-impl Own {
-    fn start(folder: &Path, port: Option<&str>, settings: &[&str]) -> Self {
-        let binaries = binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
-        let mut command = unprivileged(folder);
-        command.args(["sh", "-c", SCRIPT, "sh"]).arg(binaries).arg(folder).args(settings);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
-        // The server and its programs go by it.
-        command.envs(port.map(|port| ("PGPORT", port)));
-        let mut script = command.spawn().expect("a shell");
-        let words = script.stdin.take();
-        let said = BufReader::new(script.stdout.take().expect("a pipe"));
-        let mut own = Self { script, words, said };
-        own.hear("started");
-        own
-    }
-
-    fn hear(&mut self, expected: &str) {
-        let mut said = String::new();
-        loop {
-            let mut line = String::new();
-            let read = self.said.read_line(&mut line).expect("the script's words");
-            said += &line;
-            assert!(read > 0 && line.trim() != "failed", "the server did not say `{expected}`:\n{said}");
-            if line.trim() == expected {
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        drop(self.words.take());
-        let _ = self.script.wait();
-    }
-}
-
-fn new_folder() -> PathBuf {
-    static STARTED: AtomicU64 = AtomicU64::new(0);
-    let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("onceward-pg-{}-{number}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder for the server");
-    folder
+fn start(folder: &Path, port: Option<&str>, settings: &[&str]) -> Scripted {
+    let binaries = binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
+    let mut command = unprivileged(folder);
+    command.args(["sh", "-c", SCRIPT, "sh"]).arg(binaries).arg(folder).args(settings).current_dir("/");
+    // The server and its programs go by it.
+    command.envs(port.map(|port| ("PGPORT", port)));
+    Scripted::start(&mut command)
 }
 
 /// Run SQL through PostgreSQL's own shell, as a user would; what it printed, bare.

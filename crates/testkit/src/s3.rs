@@ -1,13 +1,12 @@
 //! A real server that speaks S3, for tests: `rclone serve s3` on a folder of its own, gone with the process that started it. Each
 //! folder in that folder is a bucket, so that a test can also look at what is there, and do harm to it.
-//!
-//! As for PostgreSQL, a small shell script stands between, which ends the server when its standard input ends.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use crate::http;
+use crate::script::{Scripted, new_folder};
 
 /// Whoever has these may do everything there.
 pub const KEY: &str = "onceward";
@@ -53,22 +52,12 @@ pub struct Server {
     control: String,
     /// Buckets that were given out.
     given: AtomicU64,
-    own: Mutex<Own>,
-}
-
-#[derive(Debug)]
-struct Own {
-    script: Child,
-    words: Option<ChildStdin>,
-    said: BufReader<ChildStdout>,
+    script: Scripted,
 }
 
 impl Server {
     pub fn start() -> Self {
-        static STARTED: AtomicU64 = AtomicU64::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("onceward-s3-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
+        let folder = new_folder("s3");
         for number in 0..BUCKETS {
             std::fs::create_dir_all(folder.join(format!("data/bucket-{number}"))).expect("a folder for a bucket");
         }
@@ -77,13 +66,8 @@ impl Server {
         let rclone = program().expect("an rclone that serves S3 is installed: `cargo xtask test` sees to it");
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "sh"]).arg(rclone).arg(&folder).arg(&address).arg(format!("{KEY},{SECRET}"));
-        command.arg(&control);
-        let mut script = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
-        let words = script.stdin.take();
-        let said = BufReader::new(script.stdout.take().expect("a pipe"));
-        let mut own = Own { script, words, said };
-        own.hear("started");
-        Self { folder, address, control, given: AtomicU64::new(0), own: Mutex::new(own) }
+        let script = Scripted::start(command.arg(&control));
+        Self { folder, address, control, given: AtomicU64::new(0), script }
     }
 
     /// Where it listens: `http://127.0.0.1:…`.
@@ -114,63 +98,28 @@ impl Server {
     pub fn forget(&self, url: &str) {
         let bucket = url.trim_start_matches("s3://").split('/').next().unwrap_or_default();
         let body = format!(r#"{{"dir":"{bucket}"}}"#);
-        let mut stream = std::net::TcpStream::connect(&self.control).expect("it listens");
-        let length = body.len();
-        let head =
-            format!("POST /vfs/forget HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
-        stream.write_all((head + &body).as_bytes()).expect("it hears");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        assert!(answer.contains(" 200 OK"), "{answer}");
+        let forgot = http::call(&*self.control, "POST", "/vfs/forget", &[], Some(body.as_bytes()));
+        assert_eq!(forgot.status, 200, "{}", forgot.text());
     }
 
     /// SIGKILL: nothing is finished, nobody is told.
     pub fn kill(&self) {
-        self.tell("kill", "killed");
+        self.script.tell("kill", "killed");
     }
 
     /// As it was before, at the same address.
     pub fn start_again(&self) {
-        self.tell("start", "started");
+        self.script.tell("start", "started");
     }
 
     /// It is there, and does not answer.
     pub fn hold(&self) {
-        self.tell("hold", "held");
+        self.script.tell("hold", "held");
     }
 
     /// It goes on.
     pub fn resume(&self) {
-        self.tell("resume", "resumed");
-    }
-
-    fn tell(&self, word: &str, answer: &str) {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = own.words.as_mut().expect("it is still there");
-        writeln!(words, "{word}").and_then(|()| words.flush()).expect("the script listens");
-        own.hear(answer);
-    }
-}
-
-impl Own {
-    fn hear(&mut self, expected: &str) {
-        let mut said = String::new();
-        loop {
-            let mut line = String::new();
-            let read = self.said.read_line(&mut line).expect("the script's words");
-            said += &line;
-            assert!(read > 0 && line.trim() != "failed", "the server did not say `{expected}`:\n{said}");
-            if line.trim() == expected {
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        drop(self.words.take());
-        let _ = self.script.wait();
+        self.script.tell("resume", "resumed");
     }
 }
 

@@ -11,7 +11,7 @@ use super::server::Server;
 use crate::engine::{self, JOB, Steps};
 use crate::machine::{Runs, run};
 use crate::place::Place;
-use crate::reports::{Done, print_heads, print_machine, print_runs, runtime};
+use crate::reports::{Done, millis, print_heads, print_machine, print_runs, print_times, runtime};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -164,12 +164,6 @@ pub(crate) fn latency(place: &Place, seconds: u64) -> Done {
     Ok(())
 }
 
-fn print_times(what: &str, times: &mut [Duration]) {
-    times.sort_unstable();
-    let at = |share: usize| times.get(times.len() * share / 1000).map_or(0.0, |time| time.as_secs_f64() * 1e3);
-    println!("{}: {what} p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms", times.len(), at(500), at(900), at(990));
-}
-
 /// How long until it is ready: on an empty database, and with so many jobs in it.
 pub(crate) fn ready(place: &Place, jobs: usize) -> Done {
     let runtime = runtime()?;
@@ -180,7 +174,7 @@ pub(crate) fn ready(place: &Place, jobs: usize) -> Done {
             &runtime,
             &if round == 1 { database.clone() } else { place.database(&format!("ready{round}")) },
         )?;
-        println!("empty: ready after {:.0} ms, {} MB", server.took.as_secs_f64() * 1e3, server.megabytes()?);
+        println!("empty: ready after {:.0} ms, {} MB", millis(server.took), server.megabytes()?);
     }
     let engine = place.engine_at(&runtime, &database)?;
     for _ in 0..jobs.div_ceil(crate::reports::BATCH) {
@@ -190,7 +184,7 @@ pub(crate) fn ready(place: &Place, jobs: usize) -> Done {
     drop(engine);
     for _ in 0..3 {
         let server = Server::start(&runtime, &database)?;
-        println!("{jobs} jobs: ready after {:.0} ms, {} MB", server.took.as_secs_f64() * 1e3, server.megabytes()?);
+        println!("{jobs} jobs: ready after {:.0} ms, {} MB", millis(server.took), server.megabytes()?);
     }
     Ok(())
 }

@@ -4,12 +4,12 @@ use onceward_core::decide::{Call, Create, ErrorReport};
 use onceward_core::record::Payload;
 use onceward_core::time::Duration as Span;
 use onceward_core::value::RecordId;
-use onceward_engine::{Asked, Checks, Config, EngineError, Submission};
+use onceward_engine::{Config, EngineError, Submission};
 use onceward_store::{Clock, Content, MemoryStore, Store};
 use onceward_testkit::{user, worker};
 use serde_json::json;
-use tokio::sync::Semaphore;
 
+use crate::stage::held::Held;
 use crate::stage::{JOB, LONG, code, job, leased, new_job, object, on_each, open, start, unpolled, wait};
 
 fn fire(actor: &str, record: RecordId, text: &str) -> Submission {
@@ -124,13 +124,7 @@ fn bytes_are_what_they_are_said_to_be() {
 /// However many calls have room, their bytes together are bounded.
 #[test]
 fn bytes_on_their_way_are_bounded() {
-    static ASKED: Semaphore = Semaphore::const_new(0);
-    static GATE: Semaphore = Semaphore::const_new(0);
-    let checks = Checks::default().on("race.note", "decent", |_: Asked| async {
-        ASKED.add_permits(1);
-        let _ = GATE.acquire().await;
-        Ok(object(json!({ "fine": true })))
-    });
+    let (checks, held) = Held::checks();
     wait(async {
         let config = Config { queue_bytes: 150, checks, check_time: LONG, ..Config::default() };
         let engine = open(MemoryStore::new(Clock::manual(start())), config).await;
@@ -140,9 +134,9 @@ fn bytes_on_their_way_are_bounded() {
             async move { engine.create(&user("ann"), "race.note", fields).await }
         };
         let first = tokio::spawn(note());
-        let _ = tokio::time::timeout(LONG, ASKED.acquire()).await.expect("in time");
+        held.have_asked(1).await;
         assert!(matches!(note().await, Err(EngineError::Overloaded { .. })));
-        GATE.add_permits(10);
+        held.go();
         first.await.unwrap().unwrap();
         note().await.expect("there is room again");
         engine.close().await;

@@ -13,7 +13,10 @@ use onceward_testkit::{user, worker};
 use serde_json::{Map, json};
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{Folder, JOB, code, job, leased, new_job, on_each, open, sqlite, start, state, unpolled, wait};
+use crate::stage::{
+    Folder, JOB, code, job, leased, new_job, on_each, open, sqlite, start, state, submitting, unpolled, until_waiting,
+    wait,
+};
 
 fn lived<S: Store + 'static>(engine: &Engine<S>) -> Lived {
     engine.measures().lives.get(JOB).copied().unwrap_or_default()
@@ -96,15 +99,8 @@ fn what_the_engine_cannot_do_is_counted() {
         let engine = open(store, Config { queue: 2, ..unpolled() }).await;
         assert_eq!(code(&engine.submit(new_job()).await), "store_full");
         engine.store().gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
-        let waits: Vec<_> = (0..2)
-            .map(|_| {
-                let engine = engine.clone();
-                tokio::spawn(async move { engine.submit(new_job()).await })
-            })
-            .collect();
-        while engine.waiting() < 2 {
-            tokio::task::yield_now().await;
-        }
+        let waits = [(); 2].map(|()| submitting(&engine, new_job()));
+        until_waiting(&engine, 2).await;
         assert!(matches!(engine.submit(new_job()).await, Err(EngineError::Overloaded { .. })));
         let measures = engine.measures();
         assert_eq!((measures.waiting, measures.room, measures.tally.overloaded), (2, 2, 1));

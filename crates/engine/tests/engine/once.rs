@@ -7,14 +7,14 @@ use onceward_core::decide::{Call, Create};
 use onceward_core::record::Token;
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Asked, Checks, Config, Engine, EngineError, Once, Submission, Wanted};
-use onceward_store::{AnyStore, Batch, Clock, MemoryStore, Store};
+use onceward_store::{AnyStore, Clock, MemoryStore, Store};
 use onceward_testkit::{user, worker};
 use serde_json::json;
-use tokio::sync::Semaphore;
 
 use crate::stage::troubled::Troubled;
 use crate::stage::{
-    Folder, JOB, LONG, code, job, leased, new_job, object, on_each, open, ops, sqlite, start, state, unpolled, wait,
+    Folder, JOB, LONG, code, job, leased, new_job, object, on_each, open, ops, sqlite, start, state, submitting,
+    unpolled, until_waiting, wait,
 };
 
 fn fire(record: RecordId, event: &str) -> Submission {
@@ -215,22 +215,13 @@ fn keys_outlive_a_restart() {
 #[test]
 fn a_key_that_is_on_its_way() {
     wait(async {
-        let mut store = Troubled::new(MemoryStore::new(Clock::manual(start())), |_: &Batch| None);
-        store.gate = Arc::new(Semaphore::new(0));
+        let store = Troubled::gated(MemoryStore::new(Clock::manual(start())));
         let engine = open(store.clone(), Config::default()).await;
-        let send = |call: Submission| {
-            let engine = engine.clone();
-            tokio::spawn(async move { engine.submit(call).await })
-        };
-        let first = send(lane("a").once("k"));
-        while store.came.load(Ordering::SeqCst) == 0 {
-            tokio::task::yield_now().await;
-        }
-        let followers: Vec<_> = (0..10).map(|_| send(lane("a").once("k"))).collect();
+        let first = submitting(&engine, lane("a").once("k"));
+        store.have_come(1).await;
+        let followers: Vec<_> = (0..10).map(|_| submitting(&engine, lane("a").once("k"))).collect();
         assert_eq!(code(&engine.submit(lane("b").once("k")).await), "key_reused", "told at once");
-        while engine.waiting() < 11 {
-            tokio::task::yield_now().await;
-        }
+        until_waiting(&engine, 11).await;
         store.gate.add_permits(10);
         let first = first.await.unwrap().unwrap();
         for follower in followers {
@@ -245,8 +236,7 @@ fn a_key_that_is_on_its_way() {
 #[test]
 fn two_engines_one_key() {
     wait(async {
-        let mut store = Troubled::new(MemoryStore::new(Clock::manual(start())), |_: &Batch| None);
-        store.gate = Arc::new(Semaphore::new(0));
+        let store = Troubled::gated(MemoryStore::new(Clock::manual(start())));
         let quick = open(store.inner.clone(), Config::default()).await;
         let late = open(store.clone(), Config::default()).await;
         let losing = tokio::spawn({
@@ -254,9 +244,7 @@ fn two_engines_one_key() {
             // With others in its batch, which are none the worse for it.
             async move { late.submit_all(vec![new_job(), lane("a").once("k"), lane("b").once("l")]).await }
         });
-        while store.came.load(Ordering::SeqCst) == 0 {
-            tokio::task::yield_now().await;
-        }
+        store.have_come(1).await;
         let first = quick.submit(lane("a").once("k")).await.unwrap();
         quick.submit(lane("c").once("l")).await.unwrap();
         store.gate.add_permits(10);

@@ -10,9 +10,10 @@ use onceward_testkit::{user, worker};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+use crate::stage::held::Held;
 use crate::stage::{
     Folder, JOB, LONG, code, decency, files, job, leased, new_job, object, on_each, open, ops, sqlite, start, state,
-    unpolled, wait,
+    submitting, unpolled, wait,
 };
 
 /// A whole life, each step of it answered, and all of it in the record's history.
@@ -84,13 +85,7 @@ fn a_batch_keeps_its_order() {
 /// A full queue says so at once, and has room again when it is answered.
 #[test]
 fn a_full_queue_is_overloaded() {
-    static ASKED: Semaphore = Semaphore::const_new(0);
-    static GATE: Semaphore = Semaphore::const_new(0);
-    let checks = Checks::default().on("race.note", "decent", |_: Asked| async {
-        ASKED.add_permits(1);
-        let _ = GATE.acquire().await;
-        Ok(object(json!({ "fine": true })))
-    });
+    let (checks, held) = Held::checks();
     wait(async {
         let config = Config { queue: 2, checks, check_time: LONG, ..Config::default() };
         let engine = open(MemoryStore::new(Clock::manual(start())), config).await;
@@ -102,10 +97,10 @@ fn a_full_queue_is_overloaded() {
         };
         let notes = [note(), note()];
         // Both have a place and wait for the outside.
-        let _ = tokio::time::timeout(LONG, ASKED.acquire_many(2)).await.expect("in time");
+        held.have_asked(2).await;
         let reply = engine.submit(new_job()).await;
         assert!(matches!(reply, Err(EngineError::Overloaded { retry_after }) if retry_after > Duration::ZERO));
-        GATE.add_permits(2);
+        held.go();
         for note in notes {
             note.await.unwrap().unwrap();
         }
@@ -238,12 +233,7 @@ fn an_answer_is_bound_to_its_question() {
 #[test]
 fn closing_drains() {
     on_each(unpolled(), async |engine, _| {
-        let tasks: Vec<_> = (0..50)
-            .map(|_| {
-                let engine = engine.clone();
-                tokio::spawn(async move { engine.submit(new_job()).await })
-            })
-            .collect();
+        let tasks: Vec<_> = (0..50).map(|_| submitting(engine, new_job())).collect();
         let follower = tokio::spawn({
             let mut stream = engine.stream(&ops(), 0);
             async move {

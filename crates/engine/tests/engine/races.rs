@@ -2,16 +2,13 @@
 
 use std::slice::from_ref;
 
-use onceward_core::decide::Call;
 use onceward_core::record::Token;
 use onceward_core::value::RecordId;
-use onceward_engine::{Config, Submission, Wanted};
-use onceward_store::Store;
-use onceward_testkit::{user, worker};
-use serde_json::json;
+use onceward_engine::{Config, Wanted};
+use onceward_testkit::worker;
 
-use crate::stage::race::{race, submit};
-use crate::stage::{JOB, job, leased, object, on_each, ops, state};
+use crate::stage::race::{Prizes, one_commit, one_lease};
+use crate::stage::{JOB, job, leased, on_each};
 
 /// Enough that a second batch sets out while the first is being written: 32 do.
 const TASKS: usize = 64;
@@ -21,17 +18,11 @@ const ROUNDS: usize = 100;
 
 /// One of all workers has the lease, asked for by name.
 #[test]
-fn one_lease() {
+fn one_has_the_lease() {
     on_each(Config::default(), async |engine, _| {
         for _ in 0..ROUNDS {
             let id = job(engine).await;
-            let (won, told) = race(from_ref(engine), TASKS, |engine, number| {
-                let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
-                submit(engine, Submission::new(&worker(&format!("w{number}")), call))
-            })
-            .await;
-            assert_eq!(won, 1, "{told:?}");
-            assert_eq!(engine.store().executions(id).await.unwrap().len(), 1);
+            one_lease(from_ref(engine), TASKS, id).await;
         }
     });
 }
@@ -74,19 +65,12 @@ fn one_worker_for_each_job() {
 
 /// Many commits of one execution leave one effect; all the others hear that it has landed.
 #[test]
-fn one_commit() {
+fn one_has_the_commit() {
     on_each(Config::default(), async |engine, _| {
         for _ in 0..ROUNDS {
             let id = job(engine).await;
-            let held = leased(engine).await.expect("the job");
-            assert_eq!(held.record.id, id);
-            let (won, told) = race(from_ref(engine), TASKS, |engine, number| {
-                let call = Call::Commit { record: id, token: held.token, result: json!(number), finish: true };
-                submit(engine, Submission::new(&worker("bob"), call))
-            })
-            .await;
-            assert_eq!(won, 1, "{told:?}");
-            assert_eq!(engine.history(&ops(), id, 0, 10).await.unwrap().unwrap().len(), 3);
+            assert_eq!(leased(engine).await.expect("the job").record.id, id);
+            one_commit(from_ref(engine), TASKS, id).await;
         }
     });
 }
@@ -95,61 +79,15 @@ fn one_commit() {
 #[test]
 fn a_cancel_or_one_winner() {
     on_each(Config::default(), async |engine, _| {
-        let (mut cancelled, mut resolved) = (0, 0);
-        for round in 0..ROUNDS {
-            let ann = user("ann");
-            let prize = engine.create(&ann, "race.prize", object(json!({}))).await.unwrap().subject;
-            let mut entries = Vec::new();
-            for _ in 0..TASKS {
-                let fields = object(json!({ "prize": prize.to_string() }));
-                let create = onceward_core::decide::Create {
-                    lifecycle: "race.entry".into(),
-                    id: None,
-                    owner: None,
-                    fields,
-                    payload: None,
-                };
-                entries.push(Submission::new(&ann, Call::Create(create)));
-            }
-            engine.submit_all(entries).await.unwrap();
-            let wanted = Wanted { most: TASKS, ..Wanted::one("race.entry", "judge") };
-            let held = engine.lease(&worker("judge"), &wanted).await.unwrap();
-            assert_eq!(held.len(), TASKS);
-            // A different one tries to cancel each time, so that it comes early and late.
-            let (_, told) = race(from_ref(engine), TASKS, |engine, number| {
-                let held = &held[number];
-                let submission = if number == round % TASKS {
-                    let (record, input) = (prize, object(json!({})));
-                    let call = Call::Fire { record, event: "cancel".into(), input, token: None, if_version: None };
-                    Submission::new(&user("ann"), call)
-                } else {
-                    let (record, token, result) = (held.record.id, held.token, json!(null));
-                    Submission::new(&worker("judge"), Call::Commit { record, token, result, finish: true })
-                };
-                submit(engine, submission)
-            })
-            .await;
-            let mut passed = 0;
-            for held in &held {
-                passed += usize::from(state(engine, held.record.id).await == "passed");
-            }
-            match state(engine, prize).await.as_str() {
-                "won" => {
-                    assert_eq!(passed, 1);
-                    assert_eq!(told, ["wrong_state"], "the one that cancels too late");
-                    resolved += 1;
-                }
-                "cancelled" => {
-                    assert_eq!((passed, told.len()), (0, 0));
-                    cancelled += 1;
-                }
-                other => panic!("{other} after all have had their say"),
-            }
-            // The one whose judge cancelled instead is done with, so that the next round has only its own.
-            let own = &held[round % TASKS];
-            let _ = engine.commit(&worker("judge"), own.record.id, own.token, json!(null), true).await;
+        let mut prizes = Prizes::default();
+        for _ in 0..ROUNDS {
+            let before = prizes.won;
+            let told = prizes.race(from_ref(engine), TASKS).await;
+            // Who cancels too late hears of it; whose entry is judged too late does not.
+            let expected: &[&str] = if prizes.won > before { &["wrong_state"] } else { &[] };
+            assert_eq!(told, expected);
         }
-        println!("{resolved} won, {cancelled} cancelled");
-        assert!(resolved > 0, "the race was never won");
+        println!("{prizes:?}");
+        assert!(prizes.won > 0, "the race was never won");
     });
 }

@@ -9,10 +9,9 @@ use onceward_core::value::RecordId;
 use onceward_engine::{Config, Engine, EngineError, Submission, Wanted};
 use onceward_store::{Batch, Clock, Conflict, ListQuery, MemoryStore, Save, Store, StoreError};
 use onceward_testkit::worker;
-use tokio::sync::Semaphore;
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{JOB, LONG, code, new_job, open, ops, start, unpolled, wait};
+use crate::stage::{JOB, LONG, code, new_job, open, ops, start, submitting, unpolled, until_waiting, wait};
 
 fn memory() -> MemoryStore {
     MemoryStore::new(Clock::manual(start()))
@@ -123,8 +122,7 @@ fn a_losing_batch_is_halved() {
 #[test]
 fn a_late_save_is_decided_again() {
     wait(async {
-        let mut store = Troubled::new(memory(), |_: &Batch| None);
-        store.gate = Arc::new(Semaphore::new(0));
+        let store = Troubled::gated(memory());
         let quick = open(store.inner.clone(), Config::default()).await;
         let late = open(store.clone(), Config::default()).await;
         let id = quick.submit(new_job()).await.unwrap().subject;
@@ -132,13 +130,8 @@ fn a_late_save_is_decided_again() {
             let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
             Submission::new(&worker(name), call)
         };
-        let losing = tokio::spawn({
-            let (late, lease) = (late.clone(), lease("late"));
-            async move { late.submit(lease).await }
-        });
-        while store.came.load(Ordering::SeqCst) == 0 {
-            tokio::task::yield_now().await;
-        }
+        let losing = submitting(&late, lease("late"));
+        store.have_come(1).await;
         quick.submit(lease("quick")).await.unwrap();
         store.gate.add_permits(10);
         let reply = losing.await.unwrap();
@@ -252,13 +245,10 @@ fn unsound_files_are_told() {
 #[test]
 fn callers_share_a_transaction() {
     wait(async {
-        let mut store = Troubled::new(memory(), |_: &Batch| None);
-        store.gate = Arc::new(Semaphore::new(0));
+        let store = Troubled::gated(memory());
         let engine = open(store.clone(), Config::default()).await;
         let callers: Vec<_> = (0..100).map(|_| create(&engine)).collect();
-        while engine.waiting() < 100 {
-            tokio::task::yield_now().await;
-        }
+        until_waiting(&engine, 100).await;
         store.gate.add_permits(100);
         for caller in callers {
             caller.await.unwrap();
@@ -276,18 +266,12 @@ fn callers_share_a_transaction() {
 #[test]
 fn few_do_not_wait_for_one_that_is_stuck() {
     wait(async {
-        let mut store = Troubled::new(memory(), |_: &Batch| None);
-        store.gate = Arc::new(Semaphore::new(0));
+        let store = Troubled::gated(memory());
         let engine = open(store.clone(), Config::default()).await;
-        let come = async |saves| {
-            while store.came.load(Ordering::SeqCst) < saves {
-                tokio::task::yield_now().await;
-            }
-        };
         let stuck = create(&engine);
-        tokio::time::timeout(LONG, come(1)).await.expect("in time");
+        tokio::time::timeout(LONG, store.have_come(1)).await.expect("in time");
         let late = create(&engine);
-        tokio::time::timeout(LONG, come(2)).await.expect("in time");
+        tokio::time::timeout(LONG, store.have_come(2)).await.expect("in time");
         store.gate.add_permits(2);
         stuck.await.unwrap();
         late.await.unwrap();
@@ -301,11 +285,11 @@ fn a_batch_is_as_large_as_is_said() {
     wait(async {
         let largest = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&largest);
-        let mut store = Troubled::new(memory(), move |batch: &Batch| {
+        let store = Troubled::new(memory(), move |batch: &Batch| {
             seen.fetch_max(batch.writes.len(), Ordering::SeqCst);
             None
         });
-        store.gate = Arc::new(Semaphore::new(0));
+        let store = store.with_gate();
         let engine = open(store.clone(), Config { batch: 10, ..Config::default() }).await;
         let calls: Vec<_> = (0..20)
             .map(|_| {
@@ -313,9 +297,7 @@ fn a_batch_is_as_large_as_is_said() {
                 tokio::spawn(async move { engine.submit_all((0..7).map(|_| new_job()).collect()).await })
             })
             .collect();
-        while engine.waiting() < 140 {
-            tokio::task::yield_now().await;
-        }
+        until_waiting(&engine, 140).await;
         store.gate.add_permits(100);
         for call in calls {
             assert!(call.await.unwrap().unwrap().iter().all(Result::is_ok));
@@ -329,14 +311,13 @@ fn a_batch_is_as_large_as_is_said() {
 #[test]
 fn two_abreast_and_one_lease() {
     wait(async {
-        let mut store = Troubled::new(memory(), |_: &Batch| None);
-        store.gate = Arc::new(Semaphore::new(1));
+        let store = Troubled::gated(memory());
+        store.gate.add_permits(1);
         let engine = open(store.clone(), Config::default()).await;
         let id = engine.submit(new_job()).await.unwrap().subject;
         let lease = |number: usize| {
             let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
-            let (engine, submission) = (engine.clone(), Submission::new(&worker(&format!("w{number}")), call));
-            tokio::spawn(async move { engine.submit(submission).await })
+            submitting(&engine, Submission::new(&worker(&format!("w{number}")), call))
         };
         // One that is held up at the gate, and then enough of them that they set out beside it.
         let mut tasks = vec![lease(0)];

@@ -1,16 +1,13 @@
 //! Tasks of three engines after the same thing, again and again: exactly one has it.
 
-use std::sync::Arc;
-
-use onceward_core::decide::{Call, Create};
-use onceward_engine::{Config, Submission, Wanted};
+use onceward_engine::{Config, Wanted};
 use onceward_store::{Clock, Store};
 use onceward_testkit::postgres::Server;
 use onceward_testkit::{user, worker};
 use serde_json::json;
 
-use crate::stage::race::{race, submit};
-use crate::stage::{job, object, start, state, wait};
+use crate::stage::race::{Prizes, one_commit, one_lease};
+use crate::stage::{job, object, start, wait};
 use crate::{engines, proven};
 
 const ENGINES: usize = 3;
@@ -26,22 +23,8 @@ fn one_winner_across_engines() {
         let mut conflicts = 0;
         for round in 0..ROUNDS {
             let id = job(&engines[round % ENGINES]).await;
-            let (won, told) = race(&engines, TASKS, |engine, number| {
-                let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
-                submit(engine, Submission::new(&worker(&format!("w{number}")), call))
-            })
-            .await;
-            assert_eq!(won, 1, "{told:?}");
-            let executions = engines[0].store().executions(id).await.unwrap();
-            assert_eq!(executions.len(), 1);
-            let (token, holder) = (executions[0].token, Arc::clone(&executions[0].holder));
-            let (won, told) = race(&engines, TASKS, |engine, number| {
-                let call = Call::Commit { record: id, token, result: json!(number), finish: true };
-                submit(engine, Submission::new(&worker(&holder), call))
-            })
-            .await;
-            assert_eq!(won, 1, "{told:?}");
-            assert_eq!(engines[0].store().history(id, 0, 10).await.unwrap().len(), 3);
+            one_lease(&engines, TASKS, id).await;
+            one_commit(&engines, TASKS, id).await;
             conflicts = engines.iter().map(|engine| engine.tally().conflicts).sum();
         }
         println!("{} races across {ENGINES} engines, {conflicts} conflicts", 2 * ROUNDS);
@@ -58,50 +41,11 @@ fn a_cancel_or_one_winner_across_engines() {
     wait(async {
         let url = Server::shared().database();
         let engines = engines(ENGINES, &url, &Clock::manual(start()), &Config::default()).await;
-        let (mut cancelled, mut resolved) = (0, 0);
-        for round in 0..ROUNDS / 2 {
-            let (ann, judge) = (user("ann"), worker("judge"));
-            let prize = engines[0].create(&ann, "race.prize", object(json!({}))).await.unwrap().subject;
-            let entry = |_| {
-                let (lifecycle, fields) = ("race.entry".into(), object(json!({ "prize": prize.to_string() })));
-                Submission::new(&ann, Call::Create(Create { lifecycle, id: None, owner: None, fields, payload: None }))
-            };
-            engines[0].submit_all((0..TASKS).map(entry).collect()).await.unwrap();
-            let wanted = Wanted { most: TASKS, ..Wanted::one("race.entry", "judge") };
-            let held = engines[0].lease(&judge, &wanted).await.unwrap();
-            assert_eq!(held.len(), TASKS);
-            race(&engines, TASKS, |engine, number| {
-                let held = &held[number];
-                let submission = if number == round % TASKS {
-                    let (record, input) = (prize, object(json!({})));
-                    let call = Call::Fire { record, event: "cancel".into(), input, token: None, if_version: None };
-                    Submission::new(&ann, call)
-                } else {
-                    let (record, token, result) = (held.record.id, held.token, json!(null));
-                    Submission::new(&judge, Call::Commit { record, token, result, finish: true })
-                };
-                submit(engine, submission)
-            })
-            .await;
-            let mut passed = 0;
-            for held in &held {
-                passed += usize::from(state(&engines[1], held.record.id).await == "passed");
-            }
-            match state(&engines[2], prize).await.as_str() {
-                "won" => {
-                    assert_eq!(passed, 1);
-                    resolved += 1;
-                }
-                "cancelled" => {
-                    assert_eq!(passed, 0);
-                    cancelled += 1;
-                }
-                other => panic!("{other} after all have had their say"),
-            }
-            let own = &held[round % TASKS];
-            let _ = engines[0].commit(&judge, own.record.id, own.token, json!(null), true).await;
+        let mut prizes = Prizes::default();
+        for _ in 0..ROUNDS / 2 {
+            prizes.race(&engines, TASKS).await;
         }
-        println!("{resolved} won, {cancelled} cancelled");
+        println!("{prizes:?}");
         for engine in &engines {
             engine.close().await;
         }

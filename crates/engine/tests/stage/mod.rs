@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod held;
+pub(crate) mod killed;
 pub(crate) mod race;
 pub(crate) mod receiver;
 pub(crate) mod troubled;
@@ -19,6 +21,7 @@ pub(crate) use onceward_testkit::Folder;
 use onceward_testkit::postgres::Server;
 use onceward_testkit::{user, worker};
 use serde_json::{Map, Value as Json};
+use tokio::task::JoinHandle;
 
 pub(crate) const JOB: &str = "execution.job";
 
@@ -129,6 +132,22 @@ pub(crate) fn new_job() -> Submission {
 
 pub(crate) async fn job<S: Store + 'static>(engine: &Engine<S>) -> RecordId {
     engine.submit(new_job()).await.expect("a job").subject
+}
+
+/// A call that is on its way beside the test.
+pub(crate) fn submitting<S: Store + 'static>(
+    engine: &Engine<S>,
+    submission: Submission,
+) -> JoinHandle<Result<Answer, EngineError>> {
+    let engine = engine.clone();
+    tokio::spawn(async move { engine.submit(submission).await })
+}
+
+/// Until so many operations wait for their answer.
+pub(crate) async fn until_waiting<S: Store + 'static>(engine: &Engine<S>, operations: usize) {
+    while engine.waiting() < operations {
+        tokio::task::yield_now().await;
+    }
 }
 
 pub(crate) async fn leased<S: Store + 'static>(engine: &Engine<S>) -> Option<onceward_engine::Leased> {

@@ -42,6 +42,16 @@ impl Troubled {
         }
     }
 
+    /// Nothing is wrong with it, but no save comes through before the gate opens.
+    pub(crate) fn gated(inner: MemoryStore) -> Self {
+        Self::new(inner, |_: &Batch| None).with_gate()
+    }
+
+    #[must_use]
+    pub(crate) fn with_gate(self) -> Self {
+        Self { gate: Arc::new(Semaphore::new(0)), ..self }
+    }
+
     pub(crate) fn new(
         inner: MemoryStore,
         trouble: impl Fn(&Batch) -> Option<Result<Save, StoreError>> + Send + Sync + 'static,

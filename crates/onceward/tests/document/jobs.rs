@@ -1,8 +1,9 @@
 //! A job from its upload to its end, over HTTP.
 
+use onceward_testkit::served::{BOTH, Db};
 use serde_json::{Value as Json, json};
 
-use crate::house::{BOTH, Db, House};
+use crate::house::House;
 
 /// DOC-1, DOC-2, DOC-3, DOC-12: what a job shows of itself as it goes on, and its result once there is one.
 #[test]

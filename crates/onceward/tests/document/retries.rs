@@ -1,9 +1,10 @@
 //! Retries once in real time; on the virtual clock they are played in `systems/document/tests`. No rule is cited here: what waits for a
 //! real clock proves none.
 
+use onceward_testkit::served::Db;
 use serde_json::json;
 
-use crate::house::{Db, House};
+use crate::house::House;
 
 /// Fails with a time-out as long as there are no three lines in the file, and then says how often it was run.
 const SCRIPT: &str = r#"
@@ -19,7 +20,7 @@ exit 75
 #[test]
 fn three_timeouts_and_a_success() {
     let house = House::open(Db::Sqlite);
-    let tries = house.folder.file().with_extension("tries");
+    let tries = house.folder.join("tries");
     let id = house.submitted("a", b"a document");
     let mut worker =
         house.work(&[], &["sh", "-c", SCRIPT, "sh", &tries.to_string_lossy()]).spawn().expect("the binary runs");

@@ -1,8 +1,10 @@
 //! What a stranger learns of somebody's job: nothing, not even that there is one.
 
+use onceward_testkit::http::Reply;
+use onceward_testkit::served::{BOTH, Db};
 use serde_json::json;
 
-use crate::house::{BOTH, House, Reply};
+use crate::house::House;
 
 const NOWHERE: &str = "01938d6e-7a2b-7c00-8000-000000000001";
 
@@ -31,16 +33,16 @@ fn missing_foreign_and_unfinished_look_alike() {
             ("result", &|key, id| house.get(key, &format!("/document/jobs/{id}/result"))),
         ];
         for (way, send) in ways {
-            let missing = send(&house.bob, NOWHERE);
+            let missing = send(&house.bob, NOWHERE).lasting();
             missing.is_problem(404, "not_found");
             for id in [&*foreign, &done, &other, "no-id", "%ff"] {
-                assert_eq!(send(&house.bob, id), missing, "{db:?}: {way} of {id}");
+                assert_eq!(send(&house.bob, id).lasting(), missing, "{db:?}: {way} of {id}");
             }
         }
         // To its owner, too, a result that is not there is nothing more than that.
-        let unfinished = house.get(&house.alice, &format!("/document/jobs/{foreign}/result"));
-        assert_eq!(unfinished, house.get(&house.alice, &format!("/document/jobs/{NOWHERE}/result")));
-        assert_eq!(house.get(&house.alice, &format!("/document/jobs/{done}/result")).text(), "secret");
+        let result = |id: &str| house.get(&house.alice, &format!("/document/jobs/{id}/result")).lasting();
+        assert_eq!(result(&foreign), result(NOWHERE));
+        assert_eq!(result(&done).text(), "secret");
         // Nothing came of it.
         assert_eq!(
             (&house.job(&foreign)["state"], &house.job(&done)["state"]),
@@ -54,7 +56,7 @@ fn missing_foreign_and_unfinished_look_alike() {
 /// Without a key there is nothing here at all.
 #[test]
 fn nobody_is_let_in_without_a_key() {
-    let house = House::open(crate::house::Db::Sqlite);
+    let house = House::open(Db::Sqlite);
     let id = house.submitted("a", b"a document");
     for path in [format!("/document/jobs/{id}"), format!("/document/jobs/{id}/result"), "/document/jobs/x".to_owned()] {
         house.get("", &path).is_problem(401, "unauthorized");

@@ -1,8 +1,10 @@
 //! What the server and the worker tell of documents.
 
+use onceward_testkit::http::{BYTES, JSON};
+use onceward_testkit::served::{BOTH, Db};
 use serde_json::json;
 
-use crate::house::{Db, House};
+use crate::house::House;
 
 /// DOC-15: neither the document nor its result stands in the server's log, its metrics or its errors, nor in the worker's log, at the lowest
 /// level of all; and they are there for who may have them.
@@ -27,12 +29,12 @@ fn nothing_of_a_document_is_told() {
         said += &house.post(&house.alice, &format!("/document/jobs/{id}/submit"), &json!({})).text();
     }
     // Refused, in several ways.
-    let head = [crate::house::BYTES, ("client-request-id", "MARK-name"), ("client-request-id", "MARK-name")];
-    said += &house.send(&house.alice, "POST", "/document/upload", &head, b"MARK-document").text();
-    said += &house.send(&house.alice, "POST", "/document/upload", &[crate::house::JSON], b"MARK-document").text();
+    let head = [BYTES, ("client-request-id", "MARK-name"), ("client-request-id", "MARK-name")];
+    said += &house.send(&house.alice, &head, b"MARK-document").text();
+    said += &house.send(&house.alice, &[JSON], b"MARK-document").text();
     said += &house.upload(&house.worker, "MARK-name", b"MARK-document").text();
     said += &house.get(&house.operator, "/metrics").text();
-    let written = house.stop();
+    let written = house.served.stop();
     assert!(written.contains("/document/upload") && written.contains("engine drained"), "{written}");
     assert!(said.contains("works on document.job") && said.contains("onceward_executions_ended_total"), "{said}");
     for (what, text) in [("the server's log", &written), ("an answer, the metrics or the worker", &said)] {
@@ -44,7 +46,7 @@ fn nothing_of_a_document_is_told() {
 /// DOC-15: whatever the bytes are, ciphertext too, they pass through untouched, there and back.
 #[test]
 fn ciphertext_passes_through_untouched() {
-    for db in crate::house::BOTH {
+    for db in BOTH {
         let house = House::open(db);
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut random = |length: usize| -> Vec<u8> {

@@ -4,9 +4,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
+use onceward_testkit::http::{self, BYTES, JSON, PATIENCE};
+use onceward_testkit::served::{BOTH, Db};
 use serde_json::json;
 
-use crate::house::{BOTH, BYTES, Db, House, JSON, PATIENCE, Reply};
+use crate::house::House;
 
 /// DOC-12: an upload makes a job that shows its metadata and nothing else; the same name of the same owner is the same job, whatever
 /// has become of it and whatever bytes come the second time; another owner's is another.
@@ -58,8 +60,7 @@ fn an_upload_makes_a_job_once() {
 #[test]
 fn what_is_no_upload_makes_nothing() {
     let house = House::open(Db::Sqlite);
-    let send =
-        |headers: &[(&str, &str)], body: &[u8]| house.send(&house.alice, "POST", "/document/upload", headers, body);
+    let send = |headers: &[(&str, &str)], body: &[u8]| house.send(&house.alice, headers, body);
     let name = ("client-request-id", "a");
     send(&[BYTES, name], b"").is_problem(422, "bad_input");
     send(&[BYTES], b"x").is_problem(422, "bad_input");
@@ -83,14 +84,14 @@ fn what_is_too_large_is_turned_away() {
     let most = 100 * 1024 * 1024_u64;
     let house = House::open(Db::Sqlite);
     let head = [BYTES, ("client-request-id", "a"), ("content-length", &*(most + 1).to_string())];
-    let told = Reply::read(house.begin(&house.alice, "POST", "/document/upload", &head));
+    let told = http::answer(&house.served.begin_as(&house.alice, "POST", "/document/upload", &head));
     told.is_problem(413, "too_large");
     assert_eq!(told.json()["most"], most);
     // Without a place for large payloads, documents go into the database as a whole: only smaller ones.
-    let house = House::open(Db::PostgresAlone);
+    let house = House::without_objects();
     let bound = 16 * 1024 * 1024_usize;
     let head = [BYTES, ("client-request-id", "a"), ("content-length", &*(bound + 1).to_string())];
-    let told = Reply::read(house.begin(&house.alice, "POST", "/document/upload", &head));
+    let told = http::answer(&house.served.begin_as(&house.alice, "POST", "/document/upload", &head));
     told.is_problem(413, "no_objects");
     assert_eq!(told.json()["most"], bound);
     let document: Vec<u8> = (0..3_000_000_u32).map(|at| at.to_le_bytes()[0] ^ 0x5a).collect();
@@ -110,7 +111,7 @@ fn an_upload_that_breaks_off_leaves_nothing() {
     for db in BOTH {
         let house = House::open(db);
         let head = [BYTES, ("client-request-id", "a"), ("content-length", "10000000")];
-        let mut stream = house.begin(&house.alice, "POST", "/document/upload", &head);
+        let mut stream = house.served.begin_as(&house.alice, "POST", "/document/upload", &head);
         stream.write_all(&vec![7; 5_000_000]).expect("it reads");
         let began = Instant::now();
         let wait = |until: usize| {

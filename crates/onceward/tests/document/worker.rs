@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use onceward_testkit::served::{BOTH, Db};
 use serde_json::{Value as Json, json};
 
-use crate::house::{BOTH, Db, House};
+use crate::house::House;
 
 fn system() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems/document").canonicalize().expect("the system")

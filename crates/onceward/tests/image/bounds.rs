@@ -1,8 +1,8 @@
 //! Bounds over HTTP at their exact places: the quota of each hour, the penalty, the balance.
 
+use onceward_testkit::served::BOTH;
 use serde_json::json;
 
-use crate::client::BOTH;
 use crate::house::House;
 
 /// The hour that the server's clock is in, by what it notes on a record that is made now.

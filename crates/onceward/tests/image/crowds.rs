@@ -3,9 +3,9 @@
 use std::sync::Barrier;
 
 use onceward_testkit::http::Reply;
-use serde_json::{Value as Json, json};
+use onceward_testkit::served::BOTH;
+use serde_json::Value as Json;
 
-use crate::client::BOTH;
 use crate::house::House;
 
 const CROWD: usize = 50;
@@ -65,14 +65,13 @@ fn the_same_key_fifty_times_is_one_order() {
         let house = House::with_keys(db, &["--image-provider", "none"]);
         let key = house.key("ann", &["user"]);
         house.grant("ann", 20);
-        let body = json!({ "prompt": "a cat" });
-        let once = [("idempotency-key", "k")];
-        let replies = at_once(&house, |_| house.call_with(&key, "POST", "/image/jobs", &once, Some(&body)));
+        let once =
+            |body: &[u8]| house.served().call_as(&key, "POST", "/image/jobs", &[("idempotency-key", "k")], Some(body));
+        let replies = at_once(&house, |_| once(br#"{"prompt": "a cat"}"#));
         assert!(replies.iter().all(|reply| matches!(reply.status, 200 | 201)), "{:?}", replies[0].text());
         assert_eq!(ids(&replies).len(), 1);
         assert_eq!(house.balance(&key), 15);
-        let other = json!({ "prompt": "a dog" });
-        house.call_with(&key, "POST", "/image/jobs", &once, Some(&other)).is_problem(422, "key_reused");
+        once(br#"{"prompt": "a dog"}"#).is_problem(422, "key_reused");
     }
 }
 

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use onceward_testkit::Folder;
 use onceward_testkit::http::Reply;
-use onceward_testkit::{Folder, postgres};
+use onceward_testkit::served::{self, Db, Served};
 use serde_json::{Value as Json, json};
 
-use crate::client::{Db, Served};
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
 
 pub(crate) struct House {
     served: Option<Served>,
@@ -22,14 +23,8 @@ impl House {
     /// A server that nobody has a key for: whoever comes is `local`, and may do everything.
     pub(crate) fn open(db: Db, more: &[&str]) -> Self {
         let folder = Folder::new();
-        let url = match db {
-            Db::Sqlite => format!("sqlite:{}", folder.file().display()),
-            Db::Postgres => postgres::Server::shared().database(),
-        };
-        let mut more: Vec<String> = more.iter().map(|&word| word.to_owned()).collect();
-        let bucket = folder.file().with_file_name("bucket").display().to_string();
-        more.extend(["--objects".to_owned(), bucket]);
-        let mut house = Self { served: None, url, folder, more, ops: String::new() };
+        let more = more.iter().map(|&word| word.to_owned()).collect();
+        let mut house = Self { served: None, url: db.url(&folder), folder, more, ops: String::new() };
         house.begin();
         house
     }
@@ -37,22 +32,19 @@ impl House {
     /// A server with keys.
     pub(crate) fn with_keys(db: Db, more: &[&str]) -> Self {
         let mut house = Self::open(db, more);
-        let made = house.served().post("/v1/keys", &json!({ "owner": "ops", "roles": ["operator"] }));
-        made.json()["key"].as_str().expect("a key").clone_into(&mut house.ops);
+        house.ops = house.served().key("", "ops", &["operator"]);
         house
     }
 
     pub(crate) fn begin(&mut self) {
-        let more: Vec<&str> = self.more.iter().map(String::as_str).collect();
-        self.served = Some(Served::start_on(&self.url, Folder::new(), &more));
+        let mut command = served::command(BINARY, &self.url);
+        command.args(&self.more).arg("--objects").arg(self.folder.join("bucket"));
+        self.served = Some(Served::start(&mut command));
     }
 
     /// SIGKILL.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut served) = self.served.take() {
-            served.signal("KILL");
-            served.ended();
-        }
+        self.served = None;
     }
 
     pub(crate) fn served(&self) -> &Served {
@@ -61,48 +53,30 @@ impl House {
 
     /// Where pictures lie.
     pub(crate) fn originals(&self) -> PathBuf {
-        self.folder.file().with_file_name("bucket").join("named").join("originals")
+        self.folder.join("bucket/named/originals")
     }
 
     pub(crate) fn key(&self, owner: &str, roles: &[&str]) -> String {
-        let made = self.call(&self.ops, "POST", "/v1/keys", Some(&json!({ "owner": owner, "roles": roles })));
-        assert_eq!(made.status, 201, "{}", made.text());
-        made.json()["key"].as_str().expect("a key").to_owned()
+        self.served().key(&self.ops, owner, roles)
     }
 
     pub(crate) fn ops(&self) -> &str {
         &self.ops
     }
 
-    /// A call with a key, or with none where it is empty.
-    pub(crate) fn call(&self, key: &str, method: &str, path: &str, body: Option<&Json>) -> Reply {
-        self.call_with(key, method, path, &[], body)
-    }
-
-    pub(crate) fn call_with(
-        &self,
-        key: &str,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Option<&Json>,
-    ) -> Reply {
-        let bearer = format!("Bearer {key}");
-        let mut all = headers.to_vec();
-        if !key.is_empty() {
-            all.push(("authorization", &bearer));
-        }
-        self.served().call(method, path, &all, body.map(Json::to_string).as_deref())
+    /// A call without a body, by the owner of a key, or by nobody where it is empty.
+    pub(crate) fn call(&self, key: &str, method: &str, path: &str) -> Reply {
+        self.served().call_as(key, method, path, &[], None)
     }
 
     pub(crate) fn get(&self, key: &str, path: &str) -> Json {
-        let reply = self.call(key, "GET", path, None);
+        let reply = self.call(key, "GET", path);
         assert_eq!(reply.status, 200, "{path}: {}", reply.text());
         reply.json()
     }
 
     pub(crate) fn post(&self, key: &str, path: &str, body: &Json) -> Reply {
-        self.call(key, "POST", path, Some(body))
+        self.served().post_as(key, path, body)
     }
 
     pub(crate) fn grant(&self, user: &str, amount: i64) {
@@ -130,9 +104,9 @@ impl House {
 
     /// Waits until the job is in this state, as people do.
     pub(crate) fn until(&self, key: &str, job: &str, state: &str) -> Json {
-        let status = Command::new(env!("CARGO_BIN_EXE_onceward"))
+        let status = Command::new(BINARY)
             .args(["watch", job, "--until", state])
-            .env("ONCEWARD_URL", format!("http://{}", self.served().address))
+            .env("ONCEWARD_URL", self.served().url())
             .env("ONCEWARD_KEY", key)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -169,8 +143,7 @@ impl House {
     /// All accounts and holds, worked out again from the log by `onceward verify`; the server is stopped for it.
     pub(crate) fn verified(&mut self) {
         self.kill();
-        let done =
-            Command::new(env!("CARGO_BIN_EXE_onceward")).args(["verify", "--db", &self.url]).output().expect("it runs");
+        let done = Command::new(BINARY).args(["verify", "--db", &self.url]).output().expect("it runs");
         assert!(
             done.status.success(),
             "{}{}",

@@ -4,13 +4,12 @@
 use std::path::Path;
 use std::time::Instant;
 
+use onceward_testkit::http::PATIENCE;
+use onceward_testkit::pictures::{Answer, Asked, Gate, Pictures};
+use onceward_testkit::served::{BOTH, Db};
 use rustix::process::{Pid, Signal, kill_process};
 
-use onceward_testkit::http::PATIENCE;
-
-use crate::client::{BOTH, Db};
 use crate::house::House;
-use crate::provider::{Does, Service};
 
 /// Kills that may come too late before the test gives up: the moment is short.
 const TRIES: usize = 20;
@@ -40,16 +39,19 @@ fn attempts(house: &House, id: &str) -> usize {
 /// In the answer itself, or while it is fetched from the address that the answer names.
 #[test]
 fn killed_while_a_picture_comes_in() {
-    for (db, way) in BOTH.into_iter().flat_map(|db| [(db, Does::Stall), (db, Does::Link)]) {
-        let service = Service::start();
+    for (db, way) in BOTH.into_iter().flat_map(|db| [(db, Asked::Drawing), (db, Asked::Download)]) {
+        let (service, halfway) = (Pictures::start(), Gate::new());
         let mut house = House::open(db, &["--image-url", &service.url()]);
         house.grant("local", 20);
-        service.does(way);
+        if way == Asked::Download {
+            service.next(Asked::Drawing, Answer::Link);
+        }
+        service.next(way, Answer::Stall(halfway.clone()));
         let id = house.ordered("", "a lighthouse");
-        service.halfway.recv_timeout(PATIENCE).expect("half of it comes");
+        halfway.reached();
         house.kill();
+        halfway.open();
         assert_eq!(stored(&house.originals()), [""; 0], "nothing is stored by halves");
-        service.does(Does::Draw);
         house.begin();
         came_through(&mut house, &id);
         assert_eq!(attempts(&house, &id), 2);
@@ -62,7 +64,7 @@ fn killed_while_a_picture_comes_in() {
 #[test]
 fn killed_between_storing_and_committing() {
     for db in BOTH {
-        let service = Service::start();
+        let service = Pictures::start();
         let mut house = House::open(db, &["--image-url", &service.url()]);
         let mut hits = 0;
         for turn in 1..=TRIES {
@@ -70,7 +72,8 @@ fn killed_between_storing_and_committing() {
             let folder = house.originals();
             let before = stored(&folder).len();
             // Whoever ordered it is to hear of it.
-            service.does(Does::Hold);
+            let gate = Gate::new();
+            service.next(Asked::Drawing, Answer::Late(gate.clone()));
             let id = house.ordered("", &format!("picture {turn}"));
             std::thread::scope(|scope| {
                 let server =
@@ -84,7 +87,7 @@ fn killed_between_storing_and_committing() {
                     }
                     kill_process(server, Signal::KILL).expect("it runs");
                 });
-                service.does(Does::Draw);
+                gate.open();
                 killer.join().expect("it was killed");
             });
             house.kill();

@@ -1,10 +1,11 @@
 //! An order's whole life, and how it may end.
 
+use onceward_testkit::Folder;
+use onceward_testkit::pictures::{Answer, Asked, Pictures};
+use onceward_testkit::served::{self, BOTH, Db, Served};
 use serde_json::json;
 
-use crate::client::{BOTH, Db};
-use crate::house::House;
-use crate::provider::{Does, Service};
+use crate::house::{BINARY, House};
 
 /// From no credits to a picture that its owner can open.
 #[test]
@@ -36,7 +37,7 @@ fn a_picture_is_ordered_drawn_and_fetched() {
 
         let path = format!("/image/assets/{}", asset["id"].as_str().unwrap());
         for _ in 0..2 {
-            let removed = house.call("", "DELETE", &path, None);
+            let removed = house.call("", "DELETE", &path);
             assert_eq!((removed.status, &removed.json()["state"]), (200, &json!("removed")), "{}", removed.text());
         }
         house.served().get(job["resultUrl"].as_str().unwrap()).is_problem(404, "not_found");
@@ -64,8 +65,8 @@ fn a_blocked_prompt_is_told_apart_and_told_no_more() {
 /// A list of one's own stands in the place of the one that is built in.
 #[test]
 fn words_of_ones_own_are_looked_for() {
-    let folder = onceward_testkit::Folder::new();
-    let list = folder.file().with_extension("txt");
+    let folder = Folder::new();
+    let list = folder.join("words.txt");
     std::fs::write(&list, "# ours\nlighthouse*\n").unwrap();
     let house = House::open(Db::Sqlite, &["--image-provider", "none", "--image-words", list.to_str().unwrap()]);
     house.grant("local", 5);
@@ -77,22 +78,21 @@ fn words_of_ones_own_are_looked_for() {
 #[test]
 fn a_provider_that_refuses_or_fails() {
     for db in BOTH {
-        let service = Service::start();
+        let service = Pictures::start();
         let mut house = House::open(db, &["--image-url", &service.url()]);
         house.grant("local", 20);
 
-        service.does(Does::Refuse);
+        service.next(Asked::Drawing, Answer::refusal(400).code("content_policy_violation"));
         let id = house.ordered("", "something that it does not like");
         let job = house.until("", &id, "rejected");
         assert_eq!((&job["lastError"], house.balance("")), (&json!("policy violation"), 15), "the penalty is paid");
 
-        service.does(Does::Fail(401));
+        service.next(Asked::Drawing, Answer::refusal(401).code("some_error"));
         let dead = house.ordered("", "something else");
         house.until("", &dead, "dead_letter");
         assert_eq!(house.balance(""), 15, "a dead letter costs nothing");
         house.post("", &format!("/image/jobs/{id}/replay"), &json!({})).is_problem(409, "wrong_state");
 
-        service.does(Does::Draw);
         let replayed = house.post("", &format!("/image/jobs/{dead}/replay"), &json!({}));
         assert_eq!((replayed.status, &replayed.json()["replayOf"]), (201, &json!(dead)), "{}", replayed.text());
         let new = replayed.json()["id"].as_str().unwrap().to_owned();
@@ -109,7 +109,7 @@ fn a_provider_that_refuses_or_fails() {
 /// Where there is no place for pictures the system is not served, and says why.
 #[test]
 fn without_a_bucket_there_are_no_pictures() {
-    let served = crate::client::Served::start(Db::Postgres);
+    let served = Served::start(&mut served::command(BINARY, &Db::Postgres.url(&Folder::new())));
     let answer = served.post("/image/jobs", &json!({ "prompt": "a cat" }));
     answer.is_problem(404, "no_such_lifecycle");
 }

@@ -1,8 +1,8 @@
 //! Libraries come in pages.
 
+use onceward_testkit::served::BOTH;
 use serde_json::json;
 
-use crate::client::BOTH;
 use crate::house::House;
 
 #[test]
@@ -26,8 +26,8 @@ fn a_library_is_read_in_pages() {
             }
         }
         assert_eq!(seen, ordered, "the oldest first, none twice, none left out");
-        house.call("", "GET", "/image/assets?limit=0", None).is_problem(422, "bad_input");
-        house.call("", "GET", "/image/assets?cursor=x", None).is_problem(422, "bad_input");
-        house.call("", "GET", "/image/credits/entries?cursor=x", None).is_problem(422, "bad_input");
+        house.call("", "GET", "/image/assets?limit=0").is_problem(422, "bad_input");
+        house.call("", "GET", "/image/assets?cursor=x").is_problem(422, "bad_input");
+        house.call("", "GET", "/image/credits/entries?cursor=x").is_problem(422, "bad_input");
     }
 }

@@ -1,8 +1,8 @@
 //! Who sees and does what.
 
+use onceward_testkit::served::BOTH;
 use serde_json::json;
 
-use crate::client::BOTH;
 use crate::house::House;
 
 /// A job, an asset, a picture and an account that are another's look like ones that are not there.
@@ -26,7 +26,7 @@ fn what_is_anothers_is_not_there() {
             (format!("/image/jobs/{asset}"), "/image/jobs/nonsense".to_owned()),
             (format!("/image/assets/{id}"), "/image/assets/nonsense".to_owned()),
         ] {
-            let (foreign, none) = (house.call(&eve, "GET", &own, None), house.call(&eve, "GET", &missing, None));
+            let (foreign, none) = (house.call(&eve, "GET", &own), house.call(&eve, "GET", &missing));
             foreign.is_problem(404, "not_found");
             assert_eq!(foreign.text(), none.text(), "{own}");
         }
@@ -37,19 +37,19 @@ fn what_is_anothers_is_not_there() {
             foreign.is_problem(404, "not_found");
             assert_eq!(foreign.text(), none.text(), "{what}");
         }
-        house.call(&eve, "DELETE", &format!("/image/assets/{asset}"), None).is_problem(404, "not_found");
+        house.call(&eve, "DELETE", &format!("/image/assets/{asset}")).is_problem(404, "not_found");
         assert_eq!(house.get(&eve, "/image/assets")["assets"], json!([]));
         // An operator sees the entry; the picture is its owner's alone. A moderator sees the job.
         assert_eq!(house.get(house.ops(), &format!("/image/assets/{asset}"))["owner"], "ann");
-        house.call(house.ops(), "GET", &picture, None).is_problem(404, "not_found");
-        house.call(house.ops(), "DELETE", &format!("/image/assets/{asset}"), None).is_problem(403, "not_allowed");
+        house.call(house.ops(), "GET", &picture).is_problem(404, "not_found");
+        house.call(house.ops(), "DELETE", &format!("/image/assets/{asset}")).is_problem(403, "not_allowed");
         assert_eq!(house.get(&mo, &format!("/image/jobs/{id}"))["state"], "completed");
-        house.call(&mo, "GET", &picture, None).is_problem(404, "not_found");
+        house.call(&mo, "GET", &picture).is_problem(404, "not_found");
         // Credits.
         assert_eq!((house.balance(&ann), house.balance(&eve)), (5, 0));
         assert_eq!(house.statement(&eve), []);
-        house.call(&eve, "GET", "/image/credits?user=ann", None).is_problem(403, "forbidden");
-        house.call(&eve, "GET", "/image/credits/entries?user=ann", None).is_problem(403, "forbidden");
+        house.call(&eve, "GET", "/image/credits?user=ann").is_problem(403, "forbidden");
+        house.call(&eve, "GET", "/image/credits/entries?user=ann").is_problem(403, "forbidden");
         assert_eq!(house.get(house.ops(), "/image/credits?user=ann")["balance"], 5);
         let grant = json!({ "user": "eve", "amount": 5, "order": "mine" });
         house.post(&eve, "/image/credits/grants", &grant).is_problem(403, "not_allowed");

@@ -1,44 +1,54 @@
 //! What can be seen of a real server from outside: and what cannot.
 
 mod collector;
-#[path = "../desk/mod.rs"]
-mod desk;
-mod server;
 
 use std::collections::BTreeSet;
 
 use collector::Collector;
+use onceward_testkit::Folder;
+use onceward_testkit::served::{self, Db, Served};
 use serde_json::{Value as Json, json};
-use server::Server;
 
 const JOB: &str = "document.job";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-fn create(server: &Server, headers: &[(&str, &str)], body: &Json) -> String {
-    let made = server.ask("POST", &format!("/v1/lifecycles/{JOB}/records"), headers, body).ok();
+/// One that tells all it can.
+fn start(folder: &Folder, more: &[&str]) -> Served {
+    let mut command = served::command(env!("CARGO_BIN_EXE_onceward"), &Db::Sqlite.url(folder));
+    Served::start(command.args(more).env("ONCEWARD_LOG", "trace"))
+}
+
+fn post(server: &Served, path: &str, headers: &[(&str, &str)], body: &Json) -> Json {
+    server.call("POST", path, headers, Some(body.to_string().as_bytes())).ok()
+}
+
+fn create(server: &Served, headers: &[(&str, &str)], body: &Json) -> String {
+    let made = post(server, &format!("/v1/lifecycles/{JOB}/records"), headers, body);
     let id = made["id"].as_str().expect("an id").to_owned();
     server.post(&format!("/v1/records/{id}/events/submit"), &json!({})).ok();
     id
 }
 
-fn report(server: &Server, execution: &Json, what: &str, headers: &[(&str, &str)], mut body: Json) -> Json {
-    let id = execution["id"].as_str().expect("an id");
-    body["token"] = execution["token"].clone();
-    server.ask("POST", &format!("/v1/executions/{id}/{what}"), headers, &body).ok()
+fn lease(server: &Served) -> Json {
+    server.lease_as("", JOB, true)
+}
+
+fn report(server: &Served, execution: &Json, what: &str, headers: &[(&str, &str)], body: Json) {
+    server.report_as("", execution, what, headers, body).ok();
 }
 
 /// DOC-15: whatever callers and workers bring stands in no log line, no metric and no trace, at the lowest level of all.
 #[test]
 fn nothing_that_callers_bring_is_told() {
-    let (folder, collector) = (desk::folder("observe-told"), Collector::start());
-    let server = Server::start(&folder.join("db"), &["--otlp", &collector.url]);
+    let (folder, collector) = (Folder::new(), Collector::start());
+    let server = start(&folder, &["--otlp", &collector.url]);
     let traced = [("traceparent", PARENT), ("idempotency-key", "MARK-key")];
     let job = create(&server, &traced, &json!({ "payload": "MARK-payload", "fields": { "requestId": "MARK-field" } }));
     // Again, by its key; and by its unique field.
     let path = format!("/v1/lifecycles/{JOB}/records");
     let same = json!({ "payload": "MARK-payload", "fields": { "requestId": "MARK-field" } });
-    server.ask("POST", &path, &traced, &same).ok();
+    post(&server, &path, &traced, &same);
     server.post(&path, &same).ok();
     // Refused, in several ways.
     for body in [
@@ -55,11 +65,11 @@ fn nothing_that_callers_bring_is_told() {
     );
     assert_eq!(server.get("/MARK-path?MARK-query=MARK-value").status, 404);
     // One fails for good, in words of its own; the other is done.
-    let failing = server.lease(JOB, &[]);
+    let failing = lease(&server);
     let error = json!({ "code": "MARK_CODE", "message": "MARK-message", "retryable": false });
     report(&server, &failing, "fail", &[], json!({ "error": error }));
     create(&server, &traced[..1], &json!({ "payload": "MARK-payload" }));
-    let held = server.lease(JOB, &[]);
+    let held = lease(&server);
     let result = json!({ "result": { "MARK-result": "MARK-result" }, "finish": true });
     report(&server, &held, "commit", &[], result.clone());
     report(&server, &held, "commit", &[], result);
@@ -85,17 +95,17 @@ fn nothing_that_callers_bring_is_told() {
 /// where to go on from, and its reports stand there.
 #[test]
 fn a_trace_outlives_a_restart() {
-    let (folder, collector) = (desk::folder("observe-trace"), Collector::start());
+    let (folder, collector) = (Folder::new(), Collector::start());
     let options = ["--otlp", &*collector.url];
-    let server = Server::start(&folder.join("db"), &options);
+    let server = start(&folder, &options);
     create(&server, &[("traceparent", PARENT)], &json!({ "payload": "x" }));
     server.stop();
     let asked = collector.named(&format!("POST {}", "/v1/lifecycles/{name}/records"));
     assert_eq!(asked.len(), 1, "{:?}", collector.spans());
     assert_eq!((&asked[0]["traceId"], &asked[0]["parentSpanId"]), (&json!(TRACE), &json!("00f067aa0ba902b7")));
 
-    let server = Server::start(&folder.join("db"), &options);
-    let held = server.lease(JOB, &[]);
+    let server = start(&folder, &options);
+    let held = lease(&server);
     let told = held["traceparent"].as_str().expect("a worker is told where it stands").to_owned();
     report(&server, &held, "commit", &[("traceparent", &told)], json!({ "result": 1, "finish": true }));
     server.stop();
@@ -123,10 +133,10 @@ fn a_trace_outlives_a_restart() {
 /// exported stands on the page, and what the page says is exported stands there.
 #[test]
 fn what_goes_wrong_is_counted() {
-    let folder = desk::folder("observe-metrics");
-    let server = Server::start(&folder.join("db"), &[]);
+    let folder = Folder::new();
+    let server = start(&folder, &[]);
     create(&server, &[], &json!({ "payload": "x" }));
-    let held = server.lease(JOB, &[]);
+    let held = lease(&server);
     report(&server, &held, "fail", &[], json!({ "error": { "code": "CORRUPT_DATA", "message": "no" } }));
     let id = held["record"]["id"].as_str().expect("its job");
     assert_eq!(server.post(&format!("/v1/records/{id}/events/submit"), &json!({})).status, 409);
@@ -158,7 +168,7 @@ fn what_goes_wrong_is_counted() {
         .filter(|name| name.starts_with("onceward_") && **name != "onceward_trace_spans_total")
         .collect();
     assert!(missing.is_empty(), "{missing:?} stand on the page and are not exported");
-    let open = server.ask("GET", "/metrics", &[("accept", "application/openmetrics-text; version=1.0.0")], &Json::Null);
+    let open = server.call("GET", "/metrics", &[("accept", "application/openmetrics-text; version=1.0.0")], None);
     assert!(open.text().ends_with("# EOF\n") && open.head.contains("application/openmetrics-text"), "{}", open.head);
     server.stop();
 }

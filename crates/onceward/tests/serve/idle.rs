@@ -1,19 +1,12 @@
 //! Many who wait, and how soon it is there.
 
-use std::io::BufReader;
 use std::time::Instant;
 
-use onceward_testkit::http::{PATIENCE, Reply, write};
+use onceward_testkit::http::{PATIENCE, answer, write};
+use onceward_testkit::served::{Db, Served};
 use serde_json::json;
 
-use crate::client::{Db, Served};
-
-/// Kilobytes that a process has in memory.
-fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("Linux says so");
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
-}
+use crate::server::start;
 
 /// How many wait for work, as the server itself counts them.
 fn counted(served: &Served) -> usize {
@@ -35,16 +28,16 @@ fn until(is_so: impl Fn() -> bool) {
 /// Each of them costs a connection and a few kilobytes, and each job goes to one of them.
 #[test]
 fn two_thousand_workers_wait_in_bounded_memory() {
-    let served = Served::start(Db::Sqlite);
+    let served = start(Db::Sqlite);
     served.get("/livez");
-    let before = resident(served.pid());
+    let before = served.kilobytes("VmRSS");
     let wanted = json!({ "lifecycles": ["execution.job"], "worker": "w", "wait_ms": 300_000 }).to_string();
     let mut waiting: Vec<_> = (0..2_000).map(|_| served.connect()).collect();
     for stream in &mut waiting {
-        write(stream, "POST", "/v1/leases", &[], Some(&wanted));
+        write(stream, "POST", "/v1/leases", &[], Some(wanted.as_bytes()));
     }
     until(|| counted(&served) == 2_000);
-    let after = resident(served.pid());
+    let after = served.kilobytes("VmRSS");
     let mut jobs: Vec<_> = (0..50).map(|n| served.job(&json!(n))).collect();
     until(|| counted(&served) == 1_950);
     println!("{before} KB before, {after} KB with 2,000 workers that wait");
@@ -53,7 +46,7 @@ fn two_thousand_workers_wait_in_bounded_memory() {
     served.signal("TERM");
     let mut leased = Vec::new();
     for stream in waiting {
-        let answer = Reply::read(&mut BufReader::new(stream));
+        let answer = answer(&stream);
         assert_eq!(answer.status, 200);
         for one in answer.json()["executions"].as_array().unwrap() {
             leased.push(one["record"]["id"].as_str().unwrap().to_owned());
@@ -68,7 +61,7 @@ fn two_thousand_workers_wait_in_bounded_memory() {
 #[test]
 fn it_is_ready_soon() {
     let before = Instant::now();
-    let served = Served::start(Db::Sqlite);
+    let served = start(Db::Sqlite);
     assert_eq!(served.get("/readyz").status, 200);
     println!("ready on an empty database after {:?}", before.elapsed());
     assert!(before.elapsed() < PATIENCE, "{:?}", before.elapsed());

@@ -1,16 +1,17 @@
 //! A job's whole life over HTTP, and what can be seen of it.
 
+use onceward_testkit::served::{BOTH, Db};
 use serde_json::json;
 
-use crate::client::{BOTH, Served};
+use crate::server::start;
 
 #[test]
 fn a_job_lives_its_whole_life() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         let payload = r#"{"a": 1.50,  "b":"\u00e9"}"#;
         let body = format!(r#"{{"payload": {payload}, "fields": {{"budget": 3}}}}"#);
-        let made = served.call("POST", "/v1/lifecycles/execution.job/records", &[], Some(&body));
+        let made = served.call("POST", "/v1/lifecycles/execution.job/records", &[], Some(body.as_bytes()));
         assert_eq!(made.status, 201, "{db:?} {}", made.text());
         assert_eq!(made.header("etag"), Some("\"1\""));
         let record = made.json();
@@ -67,9 +68,10 @@ fn a_job_lives_its_whole_life() {
 #[test]
 fn a_key_is_carried_out_once() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         let path = "/v1/lifecycles/execution.job/records";
-        let once = |key: &str, body: &str| served.call("POST", path, &[("Idempotency-Key", key)], Some(body));
+        let once =
+            |key: &str, body: &str| served.call("POST", path, &[("Idempotency-Key", key)], Some(body.as_bytes()));
         let first = once("k", r#"{"payload": 1}"#);
         let again = once("k", r#"{ "payload": 1 }"#);
         assert_eq!((first.status, again.status), (201, 200));
@@ -89,18 +91,18 @@ fn a_key_is_carried_out_once() {
 
 #[test]
 fn an_old_version_is_not_moved() {
-    let served = Served::start(crate::client::Db::Sqlite);
+    let served = start(Db::Sqlite);
     let made =
         served.post("/v1/lifecycles/document.job/records", &json!({ "payload": 1, "fields": { "requestId": "r" } }));
     assert_eq!(made.status, 201, "{}", made.text());
     let id = made.json()["id"].as_str().unwrap().to_owned();
     let path = format!("/v1/records/{id}/events/cancel");
-    served.call("POST", &path, &[("If-Match", "\"7\"")], Some("{}")).is_problem(412, "version_mismatch");
-    served.call("POST", &path, &[("If-Match", "7")], Some("{}")).is_problem(422, "bad_input");
+    served.call("POST", &path, &[("If-Match", "\"7\"")], Some(b"{}")).is_problem(412, "version_mismatch");
+    served.call("POST", &path, &[("If-Match", "7")], Some(b"{}")).is_problem(422, "bad_input");
     served.post(&format!("/v1/records/{id}/events/nothing"), &json!({})).is_problem(404, "no_such_event");
     let same = served.call("GET", &format!("/v1/records/{id}"), &[("If-None-Match", "\"1\"")], None);
     assert_eq!((same.status, same.body.len()), (304, 0));
-    let cancel = || served.call("POST", &path, &[("If-Match", "\"1\""), ("Idempotency-Key", "k")], Some("{}"));
+    let cancel = || served.call("POST", &path, &[("If-Match", "\"1\""), ("Idempotency-Key", "k")], Some(b"{}"));
     let cancelled = cancel();
     assert_eq!(
         (cancelled.status, &cancelled.json()["record"]["state"]),
@@ -115,7 +117,7 @@ fn an_old_version_is_not_moved() {
 #[test]
 fn lists_come_in_pages() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         let records: Vec<_> = (0..25).map(|n| json!({ "payload": n })).collect();
         served.post("/v1/lifecycles/execution.job/records/batch", &json!({ "records": records }));
         let (mut seen, mut cursor) = (Vec::new(), String::new());
@@ -145,7 +147,7 @@ fn lists_come_in_pages() {
 
 #[test]
 fn bytes_come_back_as_they_went() {
-    let served = Served::start(crate::client::Db::Sqlite);
+    let served = start(Db::Sqlite);
     let body = json!({ "payload_base64": "AAEC/w==" });
     let id = served.post("/v1/lifecycles/execution.job/records", &body).json()["id"].as_str().unwrap().to_owned();
     let leased = served.lease();
@@ -160,7 +162,7 @@ fn bytes_come_back_as_they_went() {
 
 #[test]
 fn it_says_what_is_there() {
-    let served = Served::start(crate::client::Db::Sqlite);
+    let served = start(Db::Sqlite);
     assert!(served.get("/").text().contains("/openapi.json"));
     assert_eq!(served.get("/livez").json(), json!({ "status": "live" }));
     assert_eq!(served.get("/readyz").json(), json!({ "status": "ready" }));

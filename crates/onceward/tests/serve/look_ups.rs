@@ -1,9 +1,10 @@
 //! Links, accounts, workers and large payloads, over HTTP.
 
-use onceward_testkit::{Folder, postgres};
+use onceward_testkit::Folder;
+use onceward_testkit::served::{self, BOTH, Db, Served};
 use serde_json::{Value as Json, json};
 
-use crate::client::{BOTH, Db, Served};
+use crate::server::{BINARY, start};
 
 /// The stores' own lifecycles: one has a link, one money.
 const FILES: [(&str, &str); 3] = [
@@ -12,18 +13,15 @@ const FILES: [(&str, &str); 3] = [
     ("task.toml", include_str!("../../../store/tests/stage/task.toml")),
 ];
 
-fn served(db: Db) -> Served {
+fn with_files(db: Db) -> Served {
     let folder = Folder::new();
-    let url = match db {
-        Db::Sqlite => format!("sqlite:{}", folder.file().display()),
-        Db::Postgres => postgres::Server::shared().database(),
-    };
-    let files = folder.file().with_extension("lifecycles");
+    let files = folder.join("lifecycles");
     std::fs::create_dir(&files).unwrap();
     for (name, text) in FILES {
         std::fs::write(files.join(name), text).unwrap();
     }
-    Served::start_on(&url, folder, &["--lifecycles", &files.display().to_string()])
+    let mut command = served::command(BINARY, &db.url(&folder));
+    Served::start(command.arg("--lifecycles").arg(files)).keeping(folder)
 }
 
 fn made(served: &Served, lifecycle: &str, fields: &Json) -> String {
@@ -39,7 +37,7 @@ fn ids(page: &Json) -> Vec<String> {
 #[test]
 fn relations_are_shown() {
     for db in BOTH {
-        let served = served(db);
+        let served = with_files(db);
         let first = made(&served, "suite.box", &json!({}));
         let second = made(&served, "suite.box", &json!({ "beside": first }));
         let tasks: Vec<String> = (0..3).map(|_| made(&served, "suite.task", &json!({ "box": second }))).collect();
@@ -65,7 +63,7 @@ fn relations_are_shown() {
 #[test]
 fn accounts_tell_what_moved() {
     for db in BOTH {
-        let served = served(db);
+        let served = with_files(db);
         let id = made(&served, "suite.box", &json!({}));
         for (event, amount) in [("earn", 50), ("spend", 20), ("spend", 5)] {
             let body = json!({ "input": { "amount": amount } });
@@ -118,7 +116,7 @@ fn accounts_tell_what_moved() {
 #[test]
 fn workers_are_shown() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         // The server's own, which posts deliveries, may be there already.
         let own = |shown: &Json| shown["workers"].as_array().unwrap().iter().find(|one| one["worker"] == "w").cloned();
         let before = served.get("/v1/workers").json();
@@ -140,7 +138,7 @@ fn workers_are_shown() {
 #[test]
 fn a_large_payload_is_fetched() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         for length in [100, 64 << 10, (64 << 10) + 1, 1 << 20] {
             // With its quotes.
             let payload = json!("x".repeat(length - 2));
@@ -161,7 +159,7 @@ fn a_large_payload_is_fetched() {
 #[test]
 fn a_cursor_may_be_made_up() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         let id = served.job(&json!(1));
         for far in ["9223372036854775807", "9223372036854775808", "9999999999999999999", "18446744073709551615"] {
             assert_eq!(served.get(&format!("/v1/records?cursor={far}")).ok()["records"], json!([]), "{db:?} {far}");

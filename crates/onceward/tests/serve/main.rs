@@ -1,11 +1,11 @@
 //! The server as its users meet it: the real program, real HTTP, both databases.
 
-mod client;
 mod drain;
 mod hostile;
 mod idle;
 mod life;
 mod look_ups;
 mod objects;
+mod server;
 mod stream;
 mod work;

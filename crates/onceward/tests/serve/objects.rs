@@ -3,13 +3,14 @@
 use std::process::{Command, Output, Stdio};
 
 use onceward_testkit::s3::{SECRET, Server};
-use onceward_testkit::{Folder, postgres};
+use onceward_testkit::served::{self, Db, Served};
+use onceward_testkit::{Folder, http};
 use serde_json::{Value as Json, json};
 
-use crate::client::Served;
+use crate::server::BINARY;
 
 fn onceward(arguments: &[&str], variables: &[(String, String)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onceward"));
+    let mut command = Command::new(BINARY);
     command.args(arguments).envs(variables.iter().cloned());
     command.stdin(Stdio::null()).output().expect("the binary runs")
 }
@@ -20,9 +21,10 @@ fn a_bucket_for_large_payloads() {
     let bucket = Server::start();
     let (url, folder) = bucket.bucket();
     let settings = bucket.settings();
-    let database = postgres::Server::shared().database();
+    let database = Db::Postgres.url(&Folder::new());
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/serve/parcel.toml");
-    let served = Served::start_with(&database, Folder::new(), &["--objects", &url, "--lifecycles", file], &settings);
+    let mut command = served::command(BINARY, &database);
+    let served = Served::start(command.args(["--objects", &url, "--lifecycles", file]).envs(settings.clone()));
     let payload = json!("x".repeat(5 << 20));
     let create = |payload: &Json| served.post("/v1/lifecycles/desk.parcel/records", &json!({ "payload": payload }));
     let made = create(&payload);
@@ -69,11 +71,11 @@ fn a_bucket_for_documents_and_pictures() {
     let bucket = Server::start();
     let (url, folder) = bucket.bucket();
     let data = Folder::new();
-    let database = format!("sqlite:{}", data.file().display());
-    let served = Served::start_with(&database, data, &["--objects", &url], &bucket.settings());
+    let mut command = served::command(BINARY, &Db::Sqlite.url(&data));
+    let served = Served::start(command.args(["--objects", &url]).envs(bucket.settings())).keeping(data);
     let document = "0123456789abcdef".repeat(3 << 16);
-    let headers = [("content-type", "application/octet-stream"), ("client-request-id", "one")];
-    let uploaded = served.call("POST", "/document/upload", &headers, Some(&document));
+    let headers = [http::BYTES, ("client-request-id", "one")];
+    let uploaded = served.call("POST", "/document/upload", &headers, Some(document.as_bytes()));
     assert_eq!(uploaded.status, 201, "{}", uploaded.text());
     let job = uploaded.json()["jobId"].as_str().expect("an id").to_owned();
     let kept = served.get(&format!("/v1/records/{job}/payload"));
@@ -83,9 +85,7 @@ fn a_bucket_for_documents_and_pictures() {
     assert_eq!(served.post("/image/credits/grants", &grant).status, 201);
     let ordered = served.post("/image/jobs", &json!({ "prompt": "a boat at sea", "size": "256x256" }));
     let id = ordered.json()["id"].as_str().expect("an id").to_owned();
-    // The stream tells when it is done, and ends when it has told nothing for a second.
-    let told = || served.get(&format!("/v1/stream?after=0&record={id}&wait_ms=1000")).text();
-    assert!((0..60).any(|_| told().contains("completed")), "{}", told());
+    served.follow_as("", &format!("/v1/stream?after=0&record={id}")).states(&["completed"]);
     let url = served.get(&format!("/image/jobs/{id}")).json()["resultUrl"].as_str().expect("a picture").to_owned();
     let picture = served.get(&url);
     assert!(picture.status == 200 && picture.body.starts_with(b"\x89PNG"), "{}", picture.head);
@@ -98,7 +98,7 @@ fn a_bucket_that_does_not_let_one_in() {
     let bucket = Server::start();
     let (url, _) = bucket.bucket();
     let folder = Folder::new();
-    let database = format!("sqlite:{}", folder.file().display());
+    let database = Db::Sqlite.url(&folder);
     let tried = |url: &str, changed: &[(&str, &str)]| {
         let mut settings = bucket.settings();
         settings.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));

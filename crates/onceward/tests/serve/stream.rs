@@ -1,62 +1,30 @@
 //! The log as it grows, over server-sent events.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::TcpStream;
+use onceward_testkit::Following;
+use onceward_testkit::served::{BOTH, Db};
+use serde_json::json;
 
-use onceward_testkit::http::{head, write};
-use serde_json::{Value as Json, json};
-
-use crate::client::{BOTH, Db, Served};
-
-struct Following(BufReader<TcpStream>);
-
-impl Following {
-    fn start(served: &Served, path: &str, headers: &[(&str, &str)]) -> Self {
-        let mut stream = served.connect();
-        write(&mut stream, "GET", path, headers, None);
-        let mut from = BufReader::new(stream);
-        let head = head(&mut from);
-        assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
-        Self(from)
-    }
-
-    /// The next entry; its place and what it says. `None` at the end.
-    fn next(&mut self) -> Option<(u64, Json)> {
-        let mut place = None;
-        loop {
-            let mut line = String::new();
-            if self.0.read_line(&mut line).expect("a stream") == 0 {
-                return None;
-            }
-            // Lengths of chunks stand between the lines, and are none of ours.
-            if let Some(id) = line.strip_prefix("id: ") {
-                place = id.trim().parse().ok();
-            } else if let Some(data) = line.strip_prefix("data: ") {
-                return Some((place.expect("an id comes first"), serde_json::from_str(data).expect("JSON")));
-            }
-        }
-    }
-}
+use crate::server::start;
 
 #[test]
 fn it_goes_on_where_it_ended_without_a_gap_or_a_repetition() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         let ids: Vec<_> = (0..20).map(|n| served.job(&json!(n))).collect();
         let mut seen = Vec::new();
         let mut place = 0;
         // Breaks off after each seventh entry, and comes again, while more is written.
         while seen.len() < 30 {
-            let mut following = match place {
-                0 => Following::start(&served, "/v1/stream?after=0", &[]),
-                // As a browser does: the first question again, and the place beside it.
-                last => Following::start(&served, "/v1/stream?after=0", &[("Last-Event-ID", &last.to_string())]),
-            };
+            // As a browser does: the first question again, and the place beside it.
+            let last = place.to_string();
+            let headers = [("Last-Event-ID", &*last)];
+            let headers = if place == 0 { &[][..] } else { &headers };
+            let mut following = Following::start(&served.address, "/v1/stream?after=0", headers);
             for _ in 0..7 {
                 if seen.len() >= 20 {
                     served.job(&json!("more"));
                 }
-                let (at, entry) = following.next().expect("it goes on");
+                let (at, entry) = following.entry().expect("it goes on");
                 assert_eq!(entry["seq"], at);
                 place = at;
                 seen.push(entry);
@@ -72,16 +40,16 @@ fn it_goes_on_where_it_ended_without_a_gap_or_a_repetition() {
 
 #[test]
 fn only_what_is_asked_for_comes() {
-    let served = Served::start(Db::Sqlite);
+    let served = start(Db::Sqlite);
     let (one, two) = (served.job(&json!(1)), served.job(&json!(2)));
-    let mut of_two = Following::start(&served, &format!("/v1/stream?after=0&record={two}"), &[]);
-    let mut of_lifecycle = Following::start(&served, "/v1/stream?after=0&lifecycle=execution.job", &[]);
-    let mut from_now = Following::start(&served, "/v1/stream", &[]);
-    assert_eq!(of_two.next().unwrap().1["record"], json!(two));
-    assert_eq!(of_lifecycle.next().unwrap().1["record"], json!(one));
+    let mut of_two = served.follow_as("", &format!("/v1/stream?after=0&record={two}"));
+    let mut of_lifecycle = served.follow_as("", "/v1/stream?after=0&lifecycle=execution.job");
+    let mut from_now = served.follow_as("", "/v1/stream");
+    assert_eq!(of_two.entry().unwrap().1["record"], json!(two));
+    assert_eq!(of_lifecycle.entry().unwrap().1["record"], json!(one));
     served.lease();
     assert_eq!(
-        (&from_now.next().unwrap().1["event"], &of_lifecycle.next().unwrap().1["record"]),
+        (&from_now.entry().unwrap().1["event"], &of_lifecycle.entry().unwrap().1["record"]),
         (&json!("lease"), &json!(two))
     );
     served.get("/v1/stream?after=x").is_problem(422, "bad_input");
@@ -92,7 +60,7 @@ fn only_what_is_asked_for_comes() {
 #[test]
 fn what_was_pruned_is_gone() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         let id = served.job(&json!(1));
         served.lease();
         served.post(&format!("/v1/executions/{id}.1/commit"), &json!({ "token": 1, "finish": true }));
@@ -101,17 +69,17 @@ fn what_was_pruned_is_gone() {
         let gone = served.get("/v1/stream?after=0");
         gone.is_problem(410, "pruned");
         let oldest = gone.json()["oldest"].as_u64().unwrap();
-        let mut following = Following::start(&served, &format!("/v1/stream?after={oldest}"), &[]);
-        assert_eq!(following.next().unwrap().1["pruned"], 1);
+        let mut following = served.follow_as("", &format!("/v1/stream?after={oldest}"));
+        assert_eq!(following.entry().unwrap().1["pruned"], 1);
         served.get(&format!("/v1/records/{id}")).is_problem(404, "not_found");
     }
 }
 
 #[test]
 fn it_ends_when_the_server_does() {
-    let mut served = Served::start(Db::Sqlite);
-    let mut following = Following::start(&served, "/v1/stream", &[]);
+    let mut served = start(Db::Sqlite);
+    let mut following = served.follow_as("", "/v1/stream");
     served.signal("TERM");
-    assert!(following.next().is_none());
+    assert!(following.entry().is_none());
     assert_eq!(served.ended().code(), Some(0));
 }

@@ -3,14 +3,15 @@
 use std::time::Instant;
 
 use onceward_testkit::http::PATIENCE;
+use onceward_testkit::served::{BOTH, Db};
 use serde_json::json;
 
-use crate::client::{BOTH, Db, Served};
+use crate::server::start;
 
 #[test]
 fn a_waiting_worker_is_woken_by_a_job() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         let before = Instant::now();
         std::thread::scope(|threads| {
             let waiting = threads.spawn(|| served.lease());
@@ -24,7 +25,7 @@ fn a_waiting_worker_is_woken_by_a_job() {
 
 #[test]
 fn nobody_waits_for_what_cannot_come() {
-    let served = Served::start(Db::Sqlite);
+    let served = start(Db::Sqlite);
     let ask = |more: serde_json::Value| {
         let mut wanted = json!({ "lifecycles": ["execution.job"], "worker": "w" });
         wanted.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -42,11 +43,13 @@ fn nobody_waits_for_what_cannot_come() {
 #[test]
 fn the_same_key_gets_the_same_jobs() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         served.job(&json!(1));
         served.job(&json!(2));
-        let wanted = json!({ "lifecycles": ["execution.job"], "worker": "w", "max": 1 }).to_string();
-        let ask = |key: &str| served.call("POST", "/v1/leases", &[("Idempotency-Key", key)], Some(&wanted)).json();
+        let wanted = json!({ "lifecycles": ["execution.job"], "worker": "w", "max": 1 });
+        let ask = |key: &str| {
+            served.call("POST", "/v1/leases", &[("Idempotency-Key", key)], Some(wanted.to_string().as_bytes())).json()
+        };
         let mut first = ask("a");
         assert_eq!(first["executions"].as_array().unwrap().len(), 1);
         let mut again = ask("a");
@@ -62,7 +65,7 @@ fn the_same_key_gets_the_same_jobs() {
 #[test]
 fn many_report_at_once() {
     for db in BOTH {
-        let served = Served::start(db);
+        let served = start(db);
         let records: Vec<_> = (0..5).map(|n| json!({ "payload": n })).collect();
         served.post("/v1/lifecycles/execution.job/records/batch", &json!({ "records": records }));
         let wanted = json!({ "lifecycles": ["execution.job"], "worker": "w", "max": 10, "start": true });
@@ -89,7 +92,7 @@ fn many_report_at_once() {
 
 #[test]
 fn a_lost_lease_is_told() {
-    let served = Served::start(Db::Sqlite);
+    let served = start(Db::Sqlite);
     let id = served.job(&json!(1));
     served.lease();
     served.post(&format!("/v1/executions/{id}.1/yield"), &json!({ "token": 1 }));

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::stage::{Pipe, Stage};
+use crate::stage::{Pipe, Stage, signal};
 
 /// Everything that a program can leave behind has the pipe open: a child in its group, one outside of it, and one whose parent is
 /// gone.
@@ -36,41 +36,29 @@ fn a_killed_worker_leaves_nothing_and_its_job_finishes_once() {
     assert_eq!(stage.effect(id)["result"], "fine");
 }
 
-#[test]
-fn a_killed_supervisor_takes_the_program_with_it() {
-    let stage = Stage::new("supervisor");
+/// A program that tells of its supervisor, which is killed: nothing of the program stays, and the job is done by the next attempt.
+fn with_its_supervisor_killed(stage: &Stage, program: impl Fn(&Pipe) -> String) {
     let pipe = stage.pipe("up");
-    let id = stage.job(&format!(
-        "if [ $ONCEWARD_ATTEMPT = 1 ]; then exec 3>{}; echo $PPID >&3; exec sleep 1000; fi; echo fine",
-        pipe.path()
-    ));
+    let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {}; fi; echo fine", program(&pipe)));
     let _worker = stage.work(&[]);
     let mut heard = pipe.read();
-    let supervisor: i32 = heard.line().parse().expect("a process");
-    let supervisor = rustix::process::Pid::from_raw(supervisor).expect("a process");
-    rustix::process::kill_process(supervisor, Signal::KILL).expect("it runs");
+    signal(&heard.line(), Signal::KILL);
     assert_eq!(heard.until_all_are_gone(), "");
     let record = stage.until(id, "DONE");
     assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_9".into()));
 }
 
-fn process(number: &str) -> rustix::process::Pid {
-    number.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process")
+#[test]
+fn a_killed_supervisor_takes_the_program_with_it() {
+    with_its_supervisor_killed(&Stage::new("supervisor"), |pipe| {
+        format!("exec 3>{}; echo $PPID >&3; exec sleep 1000", pipe.path())
+    });
 }
 
 /// It has no time to see to what the program started: the worker does, before anybody else gets the job.
 #[test]
 fn a_killed_supervisor_leaves_no_family() {
-    let stage = Stage::new("orphans");
-    let pipe = stage.pipe("up");
-    let family = with_a_family(&pipe).replace("echo up", "echo $PPID");
-    let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
-    let _worker = stage.work(&[]);
-    let mut heard = pipe.read();
-    rustix::process::kill_process(process(&heard.line()), Signal::KILL).expect("it runs");
-    assert_eq!(heard.until_all_are_gone(), "");
-    let record = stage.until(id, "DONE");
-    assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_9".into()));
+    with_its_supervisor_killed(&Stage::new("orphans"), |pipe| with_a_family(pipe).replace("echo up", "echo $PPID"));
 }
 
 /// What is sent to all processes of a terminal or a unit is for the worker to mind.
@@ -80,9 +68,9 @@ fn a_supervisor_minds_no_signals_but_its_workers_words() {
     let (up, go) = (stage.pipe("up"), stage.pipe("go"));
     let id = stage.job(&format!("exec 4<>{}; echo $PPID >{}; read x <&4; echo fine", go.path(), up.path()));
     let _worker = stage.work(&[]);
-    let supervisor = process(&up.read().line());
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
-        rustix::process::kill_process(supervisor, signal).expect("it runs");
+    let supervisor = up.read().line();
+    for unminded in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        signal(&supervisor, unminded);
     }
     go.release(1);
     assert_eq!(stage.until(id, "DONE").attempt, 1);
@@ -164,8 +152,7 @@ fn no_program_outlives_its_lease_when_the_server_is_away() {
 #[test]
 fn a_server_that_comes_back_gets_the_report() {
     let mut stage = Stage::new("restarted");
-    let (up, go) = (stage.pipe("up"), stage.pipe("go"));
-    let id = stage.job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
+    let (id, up, go) = stage.held();
     let _worker = stage.work(&["--lease", "60s"]);
     assert_eq!(up.read().line(), "up");
     stage.kill_server();

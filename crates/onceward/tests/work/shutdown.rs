@@ -4,13 +4,12 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, signal};
 
 #[test]
 fn what_runs_may_finish_when_the_worker_is_to_end() {
     let stage = Stage::new("drained");
-    let (up, go) = (stage.pipe("up"), stage.pipe("go"));
-    let id = stage.job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
+    let (id, up, go) = stage.held();
     let worker = stage.work(&[]);
     assert_eq!(up.read().line(), "up");
     worker.signal(Signal::TERM);
@@ -36,31 +35,11 @@ fn what_does_not_finish_in_time_is_given_back() {
     assert_eq!((record.state.as_str(), record.field("yields")), ("WAITING", 1.into()));
 }
 
-/// As systemd does it unless it is told otherwise: the program first, then its supervisor, then the worker. The job did not fail.
-#[test]
-fn a_signal_to_all_processes_gives_jobs_back() {
-    let stage = Stage::new("all-at-once");
-    let up = stage.pipe("up");
-    let id = stage.job(&format!("echo $$ $PPID >{}; exec sleep 1000", up.path()));
-    let worker = stage.work(&[]);
-    let told = up.read().line();
-    for process in told.split(' ') {
-        let process = process.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process");
-        rustix::process::kill_process(process, Signal::TERM).expect("it runs");
-    }
-    worker.signal(Signal::TERM);
-    assert_eq!(worker.ended(), Some(0));
-    let record = stage.get(id);
-    let fields = (record.field("yields"), record.field("failures"));
-    assert_eq!((record.state.as_str(), fields), ("WAITING", (1.into(), 0.into())));
-}
-
 /// A terminal that is closed is a wish to end, like any other.
 #[test]
 fn a_hang_up_lets_what_runs_finish() {
     let stage = Stage::new("hung-up");
-    let (up, go) = (stage.pipe("up"), stage.pipe("go"));
-    let id = stage.job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
+    let (id, up, go) = stage.held();
     let worker = stage.work(&[]);
     assert_eq!(up.read().line(), "up");
     worker.signal(Signal::HUP);
@@ -73,8 +52,7 @@ fn a_hang_up_lets_what_runs_finish() {
 #[test]
 fn a_worker_that_nobody_listens_to_works_on() {
     let stage = Stage::new("unheard");
-    let (up, go) = (stage.pipe("up"), stage.pipe("go"));
-    let long = stage.job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
+    let (long, up, go) = stage.held();
     let worker = stage.work_with(&["--concurrency", "4", "--lease", "5s", "--grace", "1s"], &["sh"], Stdio::piped());
     assert_eq!(up.read().line(), "up");
     // Each of them alone is more than a pipe takes.
@@ -93,13 +71,11 @@ fn a_second_signal_ends_at_once() {
     let stage = Stage::new("second-signal");
     let up = stage.pipe("up");
     stage.job(&format!("exec 3>{}; trap '' TERM; echo up >&3; sleep 1000 & wait; wait", up.path()));
-    let mut worker = stage.work_with(&["--grace", "1h"], &["sh"], std::process::Stdio::piped());
+    let mut worker = stage.work_with(&["--grace", "1h"], &["sh"], Stdio::piped());
     let mut heard = up.read();
     assert_eq!(heard.line(), "up");
     worker.signal(Signal::TERM);
-    let stderr = worker.0.stderr.take().expect("a pipe");
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr)).map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("a second signal ends at once")));
+    worker.says("a second signal ends at once");
     worker.signal(Signal::TERM);
     assert_eq!(worker.ended(), Some(1));
     assert_eq!(heard.until_all_are_gone(), "");
@@ -108,10 +84,8 @@ fn a_second_signal_ends_at_once() {
 #[test]
 fn a_worker_that_waits_for_jobs_ends_at_once() {
     let stage = Stage::new("idle");
-    let mut worker = stage.work_with(&[], &["sh"], std::process::Stdio::piped());
-    let stderr = worker.0.stderr.take().expect("a pipe");
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr)).map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("works on desk.job")));
+    let mut worker = stage.work_with(&[], &["sh"], Stdio::piped());
+    worker.says("works on desk.job");
     stage.until(stage.job("echo first"), "DONE");
     worker.signal(Signal::TERM);
     assert_eq!(worker.ended(), Some(0));
@@ -119,7 +93,7 @@ fn a_worker_that_waits_for_jobs_ends_at_once() {
     assert_eq!(stage.get(id).state, "WAITING");
 }
 
-/// As a service manager ends a unit: program, supervisor and worker are all told at once. The job is given back, not failed.
+/// As systemd ends a unit unless it is told otherwise: program, supervisor and worker are all told at once. The job is given back, not failed.
 #[test]
 fn what_is_ended_together_with_its_worker_is_given_back() {
     let stage = Stage::new("unit");
@@ -129,14 +103,14 @@ fn what_is_ended_together_with_its_worker_is_given_back() {
     let mut heard = up.read();
     // Both first: the program has nothing more to say when it is told to end.
     for line in [heard.line(), heard.line()] {
-        let process = line.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process");
-        rustix::process::kill_process(process, Signal::TERM).expect("it runs");
+        signal(&line, Signal::TERM);
     }
     worker.signal(Signal::TERM);
     assert_eq!(heard.until_all_are_gone(), "");
     assert_eq!(worker.ended(), Some(0));
     let record = stage.get(id);
-    assert_eq!((record.state.as_str(), record.field("yields")), ("WAITING", 1.into()));
+    let fields = (record.field("yields"), record.field("failures"));
+    assert_eq!((record.state.as_str(), fields), ("WAITING", (1.into(), 0.into())));
 }
 
 /// Its standard error is full and stays so: leases are kept, jobs are done, and it ends when it is told to.
@@ -146,7 +120,7 @@ fn nobody_need_read_what_a_worker_says() {
     let long = stage.job("sleep 2; echo fine");
     let loud: Vec<_> = (0..6).map(|_| stage.job("yes 'not to be read' | head -c 300000 >&2")).collect();
     let options = ["--lease", "900ms", "--concurrency", "3", "--grace", "2s"];
-    let worker = stage.work_with(&options, &["sh"], std::process::Stdio::piped());
+    let worker = stage.work_with(&options, &["sh"], Stdio::piped());
     for id in loud {
         stage.until(id, "DONE");
     }

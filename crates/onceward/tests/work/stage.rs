@@ -3,8 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use onceward_testkit::served::Served;
 use onceward_worker::{Client, Following, NewRecord, Payload, Record};
 use rustix::process::{Pid, Signal};
 use uuid::Uuid;
@@ -17,6 +18,12 @@ pub(crate) struct Running(pub(crate) Child);
 impl Running {
     pub(crate) fn signal(&self, signal: Signal) {
         rustix::process::kill_process(Pid::from_child(&self.0), signal).expect("it runs");
+    }
+
+    /// Until it says this on its standard error, to which nobody listens afterwards.
+    pub(crate) fn says(&mut self, words: &str) {
+        let said = BufReader::new(self.0.stderr.as_mut().expect("a pipe"));
+        assert!(said.lines().map_while(Result::ok).any(|line| line.contains(words)), "it ended");
     }
 
     /// Its exit code, once it has ended.
@@ -32,11 +39,17 @@ impl Drop for Running {
     }
 }
 
+/// Signal a process by the number that it told.
+pub(crate) fn signal(process: &str, signal: Signal) {
+    let process = process.parse().ok().and_then(Pid::from_raw).expect("a process");
+    rustix::process::kill_process(process, signal).expect("it runs");
+}
+
 /// A server with a database in a folder of its own.
 pub(crate) struct Stage {
     pub(crate) folder: PathBuf,
     pub(crate) url: String,
-    server: Option<Running>,
+    server: Option<Served>,
     pub(crate) runtime: tokio::runtime::Runtime,
     pub(crate) client: Client,
 }
@@ -47,7 +60,8 @@ impl Stage {
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("lifecycles")).expect("a folder");
         std::fs::write(folder.join("lifecycles/job.toml"), include_str!("job.toml")).expect("a file");
-        let (server, url) = serve(&folder, "127.0.0.1:0");
+        let server = serve(&folder, "127.0.0.1:0");
+        let url = server.url();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("one");
         let client = Client::new(&url, None).expect("an address");
         Self { folder, url, server: Some(server), runtime, client }
@@ -61,7 +75,7 @@ impl Stage {
     /// And comes back at the same address.
     pub(crate) fn restart_server(&mut self) {
         let address = self.url.strip_prefix("http://").expect("http").to_owned();
-        self.server = Some(serve(&self.folder, &address).0);
+        self.server = Some(serve(&self.folder, &address));
     }
 
     /// Run the binary as a user does.
@@ -77,6 +91,15 @@ impl Stage {
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         assert!(output.status.success(), "{arguments:?}: {out}{err}");
         out
+    }
+
+    /// What it prints as it goes on, which ends when nobody reads it any more.
+    pub(crate) fn watch(&self, arguments: &[&str]) -> (Running, BufReader<ChildStdout>) {
+        let mut command = Command::new(BINARY);
+        command.arg("watch").args(arguments).env("ONCEWARD_URL", &self.url);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        (Running(child), out)
     }
 
     /// A worker whose programs are shells: a job's payload is the script.
@@ -95,6 +118,13 @@ impl Stage {
     pub(crate) fn job(&self, script: &str) -> Uuid {
         let record = NewRecord { payload: Some(Payload::text(script)), ..NewRecord::default() };
         self.runtime.block_on(self.client.create("desk.job", &record)).expect("a job").id
+    }
+
+    /// A job that says `up` at the first pipe when it runs, and is done when it is released at the second.
+    pub(crate) fn held(&self) -> (Uuid, Pipe, Pipe) {
+        let (up, go) = (self.pipe("up"), self.pipe("go"));
+        let id = self.job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
+        (id, up, go)
     }
 
     pub(crate) fn get(&self, id: Uuid) -> Record {
@@ -143,27 +173,9 @@ impl Stage {
     }
 }
 
-fn serve(folder: &Path, address: &str) -> (Running, String) {
-    let mut child = Command::new(BINARY)
-        .args(["serve", "--listen", address, "--lifecycles", "lifecycles"])
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the binary runs");
-    let out = BufReader::new(child.stdout.take().expect("a pipe"));
-    let running = Running(child);
-    let mut lines = out.lines();
-    let url = loop {
-        let line = lines.next().expect("it says where it listens").expect("text");
-        if let Some(url) = line.strip_prefix("listening on ") {
-            break url.to_owned();
-        }
-    };
-    // What else it says must go somewhere.
-    std::thread::spawn(move || lines.map_while(Result::ok).count());
-    (running, url)
+fn serve(folder: &Path, address: &str) -> Served {
+    let mut command = Command::new(BINARY);
+    Served::start(command.args(["serve", "--listen", address, "--lifecycles", "lifecycles"]).current_dir(folder))
 }
 
 /// A pipe with a name, at which programs and tests meet.

@@ -1,11 +1,10 @@
 //! The verbs that ask a server: what they print, and with what they exit.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::io::BufRead as _;
 
 use serde_json::{Value, json};
 
-use crate::stage::{BINARY, Running, Stage, text};
+use crate::stage::{Stage, text};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -50,16 +49,8 @@ fn watching_has_an_end() {
     let watched = stage.onceward(&["watch", &id, "--until", "DONE"]);
     assert_eq!(watched.status.code(), Some(1));
     assert!(text(&watched.stderr).contains("ended in FAILED"), "{}", text(&watched.stderr));
-    let mut watching = Command::new(BINARY)
-        .args(["watch", &id])
-        .env("ONCEWARD_URL", &stage.url)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map(Running)
-        .expect("the binary runs");
+    let (watching, mut out) = stage.watch(&[&id]);
     let mut line = String::new();
-    let mut out = BufReader::new(watching.0.stdout.take().expect("a pipe"));
     out.read_line(&mut line).expect("a line");
     assert!(line.contains("-> WAITING"), "{line}");
     drop(out);
@@ -71,15 +62,8 @@ fn watching_has_an_end() {
 fn watching_outlives_a_restart() {
     let mut stage = Stage::new("watched-on");
     let first = stage.job("echo 1");
-    let mut watching = Command::new(BINARY)
-        .args(["watch", "--after", "0", "--until", "CANCELLED"])
-        .env("ONCEWARD_URL", &stage.url)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map(Running)
-        .expect("the binary runs");
-    let mut lines = BufReader::new(watching.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let (_watching, out) = stage.watch(&["--after", "0", "--until", "CANCELLED"]);
+    let mut lines = out.lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains(&first.to_string())));
     stage.kill_server();
     stage.restart_server();

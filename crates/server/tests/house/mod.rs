@@ -8,7 +8,8 @@ use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::Actor;
 use onceward_engine::{Config, Engine, NewKey};
 use onceward_server::{Part, Settings, serve};
-use onceward_store::AnyStore;
+use onceward_store::{AnyStore, Clock, SqliteStore};
+use onceward_testkit::Folder;
 use onceward_testkit::http::{self, Reply};
 use serde_json::Value as Json;
 use tokio::net::TcpListener;
@@ -65,6 +66,21 @@ pub(crate) fn files() -> Files {
     Files { files: vec![file("job.toml", JOB), file("other.toml", &other)] }
 }
 
+/// A test on threads of its own, so that it may block.
+pub(crate) fn blocking(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(test);
+}
+
+/// A test on a database that is gone with it.
+pub(crate) fn on_sqlite(settings: Settings, parts: Vec<Part>, test: impl AsyncFn(House)) {
+    blocking(async {
+        let folder = Folder::new();
+        let store = SqliteStore::open(folder.file(), Clock::machine()).expect("a new file");
+        test(House::with(AnyStore::Sqlite(store), settings, parts).await).await;
+    });
+}
+
 pub(crate) struct House {
     pub(crate) engine: Engine<AnyStore>,
     address: SocketAddr,
@@ -100,13 +116,13 @@ impl House {
     }
 
     /// Blocks: the server runs on threads of its own.
-    pub(crate) fn send(&self, key: Option<&str>, method: &str, path: &str, body: Option<&Json>) -> Said {
+    pub(crate) fn send(&self, key: Option<&str>, method: &str, path: &str, body: Option<&Json>) -> Reply {
         let address = self.address.to_string();
         let bearer = key.map(|key| format!("Bearer {key}"));
         let mut headers = vec![("host", &*address), ("connection", "close")];
         headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
         let body = body.map(ToString::to_string);
-        Said::of(&http::call(self.address, method, path, &headers, body.as_deref()))
+        http::call(self.address, method, path, &headers, body.as_deref().map(str::as_bytes)).lasting()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -116,43 +132,5 @@ impl House {
     pub(crate) async fn close(self) {
         let _ = self.stop.send(());
         self.serving.await.expect("it ends").expect("without an error");
-    }
-}
-
-/// A header that is another one in every answer.
-pub(crate) fn is_of_the_moment(line: &str) -> bool {
-    let line = line.to_ascii_lowercase();
-    ["date:", "x-request-id:"].iter().any(|name| line.starts_with(name))
-}
-
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Said {
-    pub(crate) status: u16,
-    pub(crate) headers: Vec<String>,
-    pub(crate) body: String,
-}
-
-impl Said {
-    fn of(reply: &Reply) -> Self {
-        let mut headers: Vec<String> = reply.head.lines().skip(1).map(str::to_owned).collect();
-        headers.retain(|line| !is_of_the_moment(line));
-        headers.sort();
-        Self { status: reply.status, headers, body: reply.text() }
-    }
-
-    pub(crate) fn json(&self) -> Json {
-        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
-    }
-
-    pub(crate) fn code(&self) -> String {
-        self.json()["code"].as_str().unwrap_or_default().to_owned()
-    }
-
-    /// With another text in place of an id: of the same length, so that lengths stay.
-    pub(crate) fn without(&self, id: &str) -> Self {
-        let hidden = "#".repeat(id.len());
-        let headers = self.headers.iter().map(|line| line.replace(id, &hidden)).collect();
-        Self { status: self.status, headers, body: self.body.replace(id, &hidden) }
     }
 }

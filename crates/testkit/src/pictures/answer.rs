@@ -27,6 +27,8 @@ pub enum Answer {
     Endless,
     /// The head, half of the body, and the rest when the gate opens.
     Stall(Gate),
+    /// Well, when the gate opens, and nothing before.
+    Late(Gate),
     /// Nothing, for ever.
     Silence,
     /// The connection ends without a word.

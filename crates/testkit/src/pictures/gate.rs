@@ -1,10 +1,8 @@
 //! Where one thread waits until another lets it through.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 
-/// A test that waits longer has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::http::PATIENCE;
 
 /// Clones are the same gate.
 #[derive(Clone, Debug, Default)]

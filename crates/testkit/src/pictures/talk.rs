@@ -93,6 +93,10 @@ fn write(mut stream: &TcpStream, answer: &Answer, question: &Question, shared: &
             gate.pass();
             stream.write_all(&body[half..])
         }
+        Answer::Late(gate) => {
+            gate.pass();
+            whole(stream, content_type, &body)
+        }
         Answer::Silence => {
             shared.end.pass();
             Ok(())

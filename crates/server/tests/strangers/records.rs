@@ -1,0 +1,113 @@
+//! One record, and lists of many.
+
+use onceward_testkit::http::Reply;
+use serde_json::{Value as Json, json};
+
+use crate::people::{NOBODY, create, on_both, strangers};
+use crate::routes::{ROUTES, Way, ask};
+
+/// INV-9: one record, in each of its states, for every kind of stranger: 404 or `lease_lost`, the same bytes as for no record at all.
+#[test]
+fn a_foreign_record_is_answered_like_none() {
+    on_both(async |house| {
+        let (ann, bob) = (house.key("ann", &["producer"], &[]).await, house.key("bob", &["worker"], &[]).await);
+        let strangers = strangers(&house).await;
+        let id = create(&house, &ann, &json!({ "payload": { "secret": "of ann's" }, "fields": { "name": "anns" } }));
+        create(&house, &ann, &json!({ "fields": { "near": id } }));
+        let mut compared = 0;
+        for turn in ["waiting", "running", "done"] {
+            for route in ROUTES.iter().copied().filter(|route| route.2 == Way::OfOne) {
+                for (who, key) in &strangers {
+                    let foreign = ask(&house, Some(key), route, &id);
+                    let none = ask(&house, Some(key), route, NOBODY);
+                    assert_eq!(foreign, none, "{turn}, {who}");
+                    for (path, said) in &foreign {
+                        // Of a route that is not there yet nothing can be told.
+                        assert!(
+                            !said.text().contains("waiting") && !said.text().contains("of ann's"),
+                            "{path}: {said:?}"
+                        );
+                        let hidden = matches!(said.status, 404 | 409 | 403) || path.ends_with("/batch");
+                        assert!(hidden, "{turn}, {who}, {path}: {said:?}");
+                        compared += 1;
+                    }
+                }
+            }
+            let own = house.send(Some(&ann), "GET", &format!("/v1/records/{id}"), None);
+            assert_eq!(own.json()["state"], turn, "nobody has moved it");
+            if turn == "waiting" {
+                let wanted = json!({ "lifecycles": ["house.job"], "worker": "w" });
+                let leased = house.send(Some(&bob), "POST", "/v1/leases", Some(&wanted));
+                assert_eq!(leased.json()["executions"][0]["record"]["id"], id, "{leased:?}");
+                let seen = house.send(Some(&bob), "GET", &format!("/v1/records/{id}/payload"), None);
+                assert_eq!((seen.status, &*seen.text()), (200, r#"{"secret":"of ann's"}"#));
+            } else if turn == "running" {
+                let report = json!({ "token": 1, "result": "made", "finish": true });
+                let done = house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/commit"), Some(&report));
+                assert_eq!(done.status, 200, "{done:?}");
+                let seen = house.send(Some(&bob), "GET", &format!("/v1/records/{id}/payload"), None);
+                assert_eq!(seen.status, 404, "the lease is over");
+                // The same report again is taken, and shows nothing of what the record has become.
+                let again = house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/commit"), Some(&report));
+                assert_eq!(
+                    (again.status, &again.json()["record"], &again.json()["execution"]),
+                    (200, &Json::Null, &Json::Null)
+                );
+                let batch = json!({ "reports": [{ "execution": format!("{id}.1"), "do": "commit", "token": 1, "result": "made", "finish": true }] });
+                let again = house.send(Some(&bob), "POST", "/v1/executions/batch", Some(&batch));
+                assert!(again.status == 200 && !again.text().contains("anns"), "{again:?}");
+            }
+        }
+        println!("{compared} answers compared");
+        assert!(compared > 200);
+        house.close().await;
+    });
+}
+
+/// Without the times at which a worker was last seen: they go on.
+fn timeless(said: Vec<(String, Reply)>) -> Vec<(String, Reply)> {
+    let hide = |said: Reply| match serde_json::from_slice::<Json>(&said.body) {
+        Ok(mut body) if body["workers"].is_array() => {
+            for worker in body["workers"].as_array_mut().into_iter().flatten() {
+                worker["last_seen"] = Json::Null;
+            }
+            // A time may have fewer digits than another.
+            let head: Vec<&str> = said.head.lines().filter(|line| !line.starts_with("content-length")).collect();
+            Reply { status: said.status, head: head.join("\n"), body: body.to_string().into_bytes() }
+        }
+        _ => said,
+    };
+    said.into_iter().map(|(path, said)| (path, hide(said))).collect()
+}
+
+/// INV-9: lists, counts, lifecycles, workers and leases tell a stranger the same whether others have records or not.
+#[test]
+fn what_others_have_is_in_no_list() {
+    on_both(async |house| {
+        let ann = house.key("ann", &["producer"], &[]).await;
+        let strangers = strangers(&house).await;
+        let routes: Vec<_> = ROUTES.iter().copied().filter(|route| route.2 == Way::OfMany).collect();
+        let mut before = Vec::new();
+        // Twice: whoever has asked for work is a worker of its own list from then on.
+        for round in 0..2 {
+            for route in &routes {
+                for (_, key) in &strangers {
+                    let said = ask(&house, Some(key), *route, NOBODY);
+                    before.extend((round == 1).then(|| timeless(said)));
+                }
+            }
+        }
+        let id = create(&house, &ann, &json!({ "fields": { "name": "anns" } }));
+        create(&house, &ann, &json!({ "fields": { "near": id } }));
+        let mut before = before.into_iter();
+        for route in &routes {
+            for (who, key) in &strangers {
+                let after = timeless(ask(&house, Some(key), *route, NOBODY));
+                assert_eq!(Some(after), before.next(), "{who}");
+            }
+        }
+        let own = house.send(Some(&ann), "GET", "/v1/records", None);
+        assert_eq!(own.json()["records"].as_array().map(Vec::len), Some(2));
+        house.close().await;
+    });
+}
