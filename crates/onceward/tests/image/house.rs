@@ -102,10 +102,18 @@ impl House {
         made.json()["id"].as_str().expect("an id").to_owned()
     }
 
-    /// Waits until the job is in this state, as people do.
+    /// Waits until the job is in this state.
     pub(crate) fn until(&self, key: &str, job: &str, state: &str) -> Json {
+        self.watched(key, job, state);
+        let job = self.get(key, &format!("/image/jobs/{job}"));
+        assert_eq!(job["state"], state);
+        job
+    }
+
+    /// Waits until a record is in this state, as people do.
+    pub(crate) fn watched(&self, key: &str, record: &str, state: &str) {
         let status = Command::new(BINARY)
-            .args(["watch", job, "--until", state])
+            .args(["watch", record, "--until", state])
             .env("ONCEWARD_URL", self.served().url())
             .env("ONCEWARD_KEY", key)
             .stdin(Stdio::null())
@@ -113,9 +121,6 @@ impl House {
             .status()
             .expect("the binary runs");
         assert!(status.success(), "{status}");
-        let job = self.get(key, &format!("/image/jobs/{job}"));
-        assert_eq!(job["state"], state);
-        job
     }
 
     /// The whole statement, in small parts: it must add up. What each entry says of itself, the newest first.

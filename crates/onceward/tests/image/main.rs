@@ -7,3 +7,5 @@ mod killed;
 mod orders;
 mod pages;
 mod strangers;
+mod told;
+mod withdrawn;

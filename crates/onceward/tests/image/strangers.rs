@@ -28,14 +28,14 @@ fn what_is_anothers_is_not_there() {
         ] {
             let (foreign, none) = (house.call(&eve, "GET", &own), house.call(&eve, "GET", &missing));
             foreign.is_problem(404, "not_found");
-            assert_eq!(foreign.text(), none.text(), "{own}");
+            assert_eq!(foreign.lasting(), none.lasting(), "{own}");
         }
-        for what in ["replay", "block"] {
+        for what in ["replay", "block", "withdraw"] {
             let path = |id: &str| format!("/image/jobs/{id}/{what}");
             let (foreign, none) =
                 (house.post(&eve, &path(&id), &json!({})), house.post(&eve, &path(nothing), &json!({})));
             foreign.is_problem(404, "not_found");
-            assert_eq!(foreign.text(), none.text(), "{what}");
+            assert_eq!(foreign.lasting(), none.lasting(), "{what}");
         }
         house.call(&eve, "DELETE", &format!("/image/assets/{asset}")).is_problem(404, "not_found");
         assert_eq!(house.get(&eve, "/image/assets")["assets"], json!([]));
