@@ -237,3 +237,22 @@ fn what_an_engine_row_may_fault_at_is_told() {
     assert_eq!(made("a"), ["may-exceed-bounds"]);
     assert_eq!(made("b"), Vec::<&str>::new());
 }
+
+/// A commit row that does nothing but refuse turns a result away: it is never taken, so no `finish` row need leave its state. One that may be
+/// taken and stays needs one.
+#[test]
+fn a_commit_row_may_do_nothing_but_refuse() {
+    let file = |refusal: &str| {
+        format!(
+            "language = 1\nlifecycle = \"shop.order\"\n[states]\nWAIT = {{ ready = true }}\nRUN = {{}}\nDONE = {{ final = true }}\n\
+             [work]\nlease = \"1m\"\nresult = {{ url = {{ type = \"string\" }} }}\n\
+             [[on.create]]\ngo = \"-> WAIT\"\n[[on.lease]]\ngo = \"WAIT -> RUN\"\n\
+             [[on.commit]]\ngo = \"RUN\"\nwhen = \"!result.url.startsWith(string(record.id))\"\n{refusal}\n\
+             [[on.commit]]\ngo = \"RUN -> DONE\"\n[[on.fail]]\ngo = \"RUN -> DONE\"\n"
+        )
+    };
+    quiet(&[&file("refuse = [{ if = \"true\", as = \"422 foreign\" }]")]);
+    for taken in ["", "refuse = [{ if = \"result.url == 'x'\", as = \"422 foreign\" }]"] {
+        assert!(codes(&[&file(taken)]).contains(&"unanswered-work"), "{taken}");
+    }
+}

@@ -4,11 +4,9 @@
 use super::admits;
 use super::cases::{Cases, folded};
 use super::faults::{Env, Flow, Judge, Outlook, in_state, judge_of, outlook, start};
-use super::survey::Survey;
+use super::survey::{Survey, is_true, only_refuses};
 use crate::diagnostic::Diagnostic;
-use crate::expr::{Expr, Kind};
 use crate::model::{Event, EventKind, Row, StateIx};
-use crate::value::Value;
 
 pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
     for event in &survey.lifecycle.events {
@@ -91,7 +89,7 @@ fn refusals(
         }
         let at = refuse.condition.expr.at;
         if asked.iter().all(|outlook| *outlook == Outlook::Always) {
-            if !is_meant(row, &refuse.condition.expr) {
+            if !(is_true(&refuse.condition.expr) && only_refuses(row)) {
                 found.push(
                     Diagnostic::warning("always-refused", at, "this row is never taken: it always refuses")
                         .label("true wherever the row's guard holds")
@@ -108,16 +106,4 @@ fn refusals(
             );
         }
     }
-}
-
-/// A row that only refuses, and says so plainly.
-fn is_meant(row: &Row, condition: &Expr) -> bool {
-    let changes = row.to.is_some()
-        || !row.set.is_empty()
-        || !row.moves.is_empty()
-        || !row.spawn.is_empty()
-        || !row.require.is_empty()
-        || !row.cascade.is_empty()
-        || !row.deliver.is_empty();
-    matches!(condition.kind, Kind::Const(Value::Bool(true))) && !changes
 }

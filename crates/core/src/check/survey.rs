@@ -3,7 +3,9 @@
 
 use std::cell::Cell;
 
+use crate::expr::{Expr, Kind};
 use crate::model::{Definitions, Event, EventKind, Lifecycle, Ready, Row, StateIx, StateSet};
+use crate::value::Value;
 
 pub(crate) struct Survey<'a> {
     pub(crate) definitions: &'a Definitions,
@@ -51,7 +53,9 @@ impl<'a> Survey<'a> {
                 self.reached = self.reached.with(to);
                 match event.kind {
                     EventKind::Lease => self.leased = self.leased.with(to),
-                    EventKind::Commit if row.to.is_none() => self.committed = self.committed.with(from),
+                    EventKind::Commit if row.to.is_none() && !only_refuses(row) => {
+                        self.committed = self.committed.with(from)
+                    }
                     _ => {}
                 }
             }
@@ -139,4 +143,20 @@ pub(crate) fn list(items: impl IntoIterator<Item = String>) -> String {
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
     }
+}
+
+/// A row that changes nothing and says plainly that it refuses: `refuse = [{ if = "true", … }]`. It is never taken.
+pub(super) fn only_refuses(row: &Row) -> bool {
+    let changes = row.to.is_some()
+        || !row.set.is_empty()
+        || !row.moves.is_empty()
+        || !row.spawn.is_empty()
+        || !row.require.is_empty()
+        || !row.cascade.is_empty()
+        || !row.deliver.is_empty();
+    !changes && row.refuse.iter().any(|refuse| is_true(&refuse.condition.expr))
+}
+
+pub(super) const fn is_true(condition: &Expr) -> bool {
+    matches!(condition.kind, Kind::Const(Value::Bool(true)))
 }
