@@ -86,7 +86,7 @@ fn one_commit() {
             })
             .await;
             assert_eq!(won, 1, "{told:?}");
-            assert_eq!(engine.history(&ops(), id, 0, 10).await.unwrap().unwrap().len(), 3);
+            assert_eq!(engine.history(&ops(), id, 0, 10).await.unwrap().unwrap().entries.len(), 3);
         }
     });
 }

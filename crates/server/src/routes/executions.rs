@@ -174,7 +174,7 @@ impl Known {
         }
         let newest = answer.record.as_ref().and_then(|record| record.execution.as_ref());
         let is_newest = newest.is_some_and(|execution| execution.token == at.token);
-        let older = if is_newest { None } else { found(app, actor, at).await? };
+        let older = if is_newest { None } else { app.engine().execution(actor, at).await? };
         Ok(Self { answer, older })
     }
 
@@ -187,11 +187,6 @@ impl Known {
             stop: self.answer.stop,
         }
     }
-}
-
-async fn found(app: &App, actor: &Actor, at: ExecutionId) -> Result<Option<Execution>, Problem> {
-    let all = app.engine().executions(actor, at.record).await?;
-    Ok(all.into_iter().flatten().find(|execution| execution.token == at.token))
 }
 
 /// Report on a job
@@ -351,6 +346,6 @@ async fn report_batch(
 )]
 async fn get(State(app): State<App>, caller: Caller, At(at): At<ExecutionId>) -> Result<Response, Problem> {
     let none = || Problem::new(404, "not_found", "there is no such execution, or it is not for you");
-    let execution = found(&app, &caller.actor, at).await?.ok_or_else(none)?;
+    let execution = app.engine().execution(&caller.actor, at).await?.ok_or_else(none)?;
     ok(&ExecutionShape::of(at.record, &execution))
 }
