@@ -273,6 +273,34 @@ fn more_than_a_keys_share() {
     });
 }
 
+/// What is no request at all is told so as a problem, too, not only by a number.
+#[test]
+fn heads_that_are_none() {
+    with(Settings { head_bytes: 8 << 10, ..Settings::default() }, async |house| {
+        let long = |name: &str, bytes: usize| {
+            format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{name}: {}\r\n\r\n", "x".repeat(bytes))
+        };
+        let many = format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(200));
+        for (text, status, code) in [
+            ("nonsense\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("GET /livez HTTP/9.9\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("GET /livez HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("\u{16}\u{3}\u{1}\u{2}\0 as TLS begins\r\n\r\n".to_owned(), 400, "bad_head"),
+            (long("x", 20_000), 431, "head_too_large"),
+            (many, 431, "head_too_large"),
+        ] {
+            let mut stream = http::connect(house.address());
+            let _ = stream.write_all(text.as_bytes());
+            let said = answer(&stream);
+            said.is_problem(status, code);
+            assert_eq!(said.header("connection"), Some("close"));
+            assert_eq!(rest(stream), b"", "and nothing but that");
+        }
+        serves(house);
+    });
+}
+
 #[test]
 fn more_bytes_on_their_way_than_there_is_room_for() {
     with(Settings { bodies_bytes: 10_000, ..Settings::default() }, async |house| {
