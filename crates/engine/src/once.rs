@@ -46,6 +46,13 @@ impl Once {
         Self::new(key, Sha256::digest(&text).into())
     }
 
+    /// The same key, where more was asked than the call says.
+    #[must_use]
+    pub fn with(self, more: &str) -> Self {
+        let digest = Sha256::new().chain_update(self.digest).chain_update(more).finalize();
+        Self { digest: digest.into(), ..self }
+    }
+
     /// A key has from 1 to 255 characters. Control characters are the engine's own.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let fits = !self.key.is_empty() && self.key.chars().count() <= KEY_CHARS;

@@ -1,5 +1,7 @@
 //! What comes in: JSON bodies, names in paths, questions and headers, each bounded before it is looked into.
 
+mod tags;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ use sha2::{Digest, Sha256};
 use crate::app::App;
 use crate::gate::BodyRoom;
 use crate::problem::Problem;
+
+pub(crate) use tags::{if_match, is_known};
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -225,18 +229,6 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a 
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => Ok(Some(text)),
         Err(_) => Err(Problem::bad_input(format!("the header {name} is not UTF-8"))),
-    }
-}
-
-/// The version that `If-Match` asks for; none where any will do.
-pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    let Some(asked) = text(headers, &header::IF_MATCH)?.map(str::trim).filter(|asked| *asked != "*") else {
-        return Ok(None);
-    };
-    let version = asked.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).and_then(|tag| tag.parse().ok());
-    match version {
-        Some(version) => Ok(Some(version)),
-        None => Err(Problem::bad_input("If-Match is one ETag as a record's answer gave it, such as \"3\"")),
     }
 }
 

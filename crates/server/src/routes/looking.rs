@@ -77,16 +77,16 @@ async fn list(State(app): State<App>, caller: Caller, Asked(asked): Asked<Listin
 
 /// Get a record
 ///
-/// As it is now: what is due on it is done first. With `If-None-Match`, 304 where its version is still that.
+/// As it is now: what is due on it is done first. With `If-None-Match`, 304 where its version is one of those.
 #[utoipa::path(
     get, path = "/v1/records/{id}", tag = "records",
     params(
         ("id" = String, Path, format = Uuid, description = "The record's id"),
-        ("If-None-Match" = Option<String>, Header, description = "An ETag that is known already"),
+        ("If-None-Match" = Option<String>, Header, description = "ETags that are known already, or `*`"),
     ),
     responses(
         (status = 200, description = "The record", body = RecordShape, headers(("ETag" = String))),
-        (status = 304, description = "Its version is still that"),
+        (status = 304, description = "Its version is known"),
     )
 )]
 async fn get(
@@ -96,7 +96,7 @@ async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let record = app.engine().get(&caller.actor, id).await?.ok_or_else(Problem::not_found)?;
-    if headers.get(header::IF_NONE_MATCH) == Some(&etag(record.version)) {
+    if input::is_known(&headers, record.version) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag(record.version))]).into_response());
     }
     RecordShape::answer(StatusCode::OK, &record)
