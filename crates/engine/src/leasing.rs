@@ -227,10 +227,9 @@ async fn again<S: Store>(
 ) -> Result<Option<Vec<Leased>>, EngineError> {
     let (catalog, now) = (shared.store.definitions().await?, shared.store.now().await?);
     let (mut leased, mut is_used) = (Vec::new(), false);
-    for number in 0..most {
-        let name = slot(actor, &once.key, Some(number));
-        let answered = once::answered(&shared.store, &catalog.definitions, actor, &name, &once.digest, now).await?;
-        let Some(answer) = answered.transpose()? else { continue };
+    let names: Vec<RequestName> = (0..most).map(|number| slot(actor, &once.key, Some(number))).collect();
+    for found in shared.store.requests(&names).await?.into_iter().flatten() {
+        let answer = once::answered(&shared.store, &catalog.definitions, actor, &found, &once.digest, now).await??;
         is_used = true;
         let lasts = |leased: &Leased| leased.expires_at > now && leased.record.live_execution().is_some();
         leased.extend(held(answer).filter(lasts));

@@ -248,11 +248,11 @@ impl Store for AnyStore {
         }
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
         match self {
-            Self::Memory(store) => store.request(name).await,
-            Self::Sqlite(store) => store.request(name).await,
-            Self::Postgres(store) => store.request(name).await,
+            Self::Memory(store) => store.requests(names).await,
+            Self::Sqlite(store) => store.requests(names).await,
+            Self::Postgres(store) => store.requests(names).await,
         }
     }
 

@@ -130,8 +130,13 @@ pub trait Store: Send + Sync {
     /// Forget workers that were last seen at this time or before, and all but the last so many; how many that were.
     fn forget_workers(&self, before: Time, most: usize) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// A request that was answered before.
-    fn request(&self, name: &RequestName) -> impl Future<Output = Result<Option<Request>, StoreError>> + Send;
+    /// Requests that were answered before, in the order in which they are asked for.
+    fn requests(&self, names: &[RequestName]) -> impl Future<Output = Result<Vec<Option<Request>>, StoreError>> + Send;
+
+    /// One of them.
+    fn request(&self, name: &RequestName) -> impl Future<Output = Result<Option<Request>, StoreError>> + Send {
+        async move { Ok(self.requests(std::slice::from_ref(name)).await?.pop().flatten()) }
+    }
 
     /// The lifecycles that the store knows.
     fn definitions(&self) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;

@@ -175,8 +175,8 @@ impl Store for Troubled {
         self.inner.forget_workers(before, most).await
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
-        self.inner.request(name).await
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+        self.inner.requests(names).await
     }
 
     async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {

@@ -178,8 +178,9 @@ impl Store for MemoryStore {
         Ok(self.kept().forget_workers(before, most))
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
-        Ok(self.kept().requests.get(name).map(|(request, _)| request.clone()))
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+        let kept = self.kept();
+        Ok(names.iter().map(|name| kept.requests.get(name).map(|(request, _)| request.clone())).collect())
     }
 
     async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {

@@ -329,8 +329,8 @@ impl Store for PostgresStore {
         workers::forget_workers(&self.inner, before, most).await
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
-        read::request(&self.inner, name).await
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+        read::requests(&self.inner, names).await
     }
 
     async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {

@@ -99,7 +99,8 @@ const LINKED: &str = "SELECT l.source, s.id FROM onceward.records t CROSS JOIN u
      CROSS JOIN LATERAL (SELECT source FROM onceward.links WHERE target = t.row AND lifecycle = k.l AND field = k.f \
      AND source > $4 ORDER BY source LIMIT $5) l JOIN onceward.records s ON s.row = l.source WHERE t.id = $1";
 
-const REQUEST: &str = "SELECT digest, answer FROM onceward.requests WHERE owner = $1 AND key = $2";
+const REQUESTS: &str = "SELECT k.i, r.digest, r.answer FROM unnest($1::text[], $2::text[]) WITH ORDINALITY k(owner, key, i) \
+     JOIN onceward.requests r ON r.owner = k.owner AND r.key = k.key";
 
 pub(super) async fn log(inner: &Inner, after: u64, most: Most) -> Result<Vec<Entry>, StoreError> {
     let (mut from, limit) = (signed(after), size(most.count));
@@ -347,10 +348,19 @@ pub(super) async fn linked(inner: &Inner, query: &LinkQuery) -> Result<LinkPage,
     Ok(LinkPage::of(sources.collect::<Result<_, StoreError>>()?, query.limit))
 }
 
-pub(super) async fn request(inner: &Inner, name: &RequestName) -> Result<Option<Request>, StoreError> {
+pub(super) async fn requests(inner: &Inner, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (owners, keys): (Vec<&str>, Vec<&str>) = names.iter().map(|name| (&*name.owner, &*name.key)).unzip();
     let mut pipeline = Pipeline::default();
-    pipeline.add(REQUEST, vec![arg(&*name.owner), arg(&*name.key)]);
-    let answers = inner.run(&pipeline).await?;
-    let Some(row) = answers[0].first() else { return Ok(None) };
-    Ok(Some(Request { name: name.clone(), digest: rows::hash(row.try_get(0)?)?, answer: rows::text(row, 1)? }))
+    pipeline.add(REQUESTS, vec![arg(owners), arg(keys)]);
+    let mut found: Vec<Option<Request>> = names.iter().map(|_| None).collect();
+    for row in inner.run(&pipeline).await?.iter().flatten() {
+        // They are counted from 1.
+        let at = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0).saturating_sub(1);
+        let (digest, answer) = (rows::hash(row.try_get(1)?)?, rows::text(row, 2)?);
+        found[at] = Some(Request { name: names[at].clone(), digest, answer });
+    }
+    Ok(found)
 }

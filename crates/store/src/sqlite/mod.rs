@@ -386,9 +386,9 @@ impl Store for SqliteStore {
         self.inner.writer.run(move |writer| writer.forget_workers(before, most)).await
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
-        let name = name.clone();
-        self.read(move |connection, _| read::request(connection, &name)).await
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+        let names = names.to_vec();
+        self.read(move |connection, _| names.iter().map(|name| read::request(connection, name)).collect()).await
     }
 
     async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {
