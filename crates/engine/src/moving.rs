@@ -122,7 +122,8 @@ impl<S: Store + 'static> Engine<S> {
         let plan = self.plan_move(actor, moving).await?;
         let limit = limit.clamp(1, MOST_MOVED.min(self.shared.config.batch));
         let store = &self.shared.store;
-        let query = ListQuery { lifecycle: Some(Arc::clone(&moving.lifecycle)), after, limit, ..ListQuery::default() };
+        let (lifecycle, bytes) = (Some(Arc::clone(&moving.lifecycle)), Some(self.shared.config.page_bytes));
+        let query = ListQuery { lifecycle, after, limit, bytes, ..ListQuery::default() };
         let page = store.list(&query).await?;
         let goes = |record: &Arc<Record>| {
             plan.from.iter().any(|(version, _)| version.hash == record.lifecycle.hash)

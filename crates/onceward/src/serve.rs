@@ -58,6 +58,9 @@ pub(crate) struct Serve {
     /// Requests that one key may send in a second; 0 for no limit
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     rate_limit: u32,
+    /// How much of the places for streams, and for leases that wait, one key may take: so many in a hundred
+    #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    key_share: u8,
     /// For developing: refuses to listen off this machine, keys or not
     #[arg(long)]
     dev: bool,
@@ -191,8 +194,8 @@ impl Serve {
         };
         let usual = Settings::default();
         let connections = usual.connections.min(file_handles());
-        let settings =
-            Settings { connections, observe: Arc::clone(&observe), requests_per_second: self.rate_limit, ..usual };
+        let (requests_per_second, key_share) = (self.rate_limit, self.key_share);
+        let settings = Settings { connections, observe: Arc::clone(&observe), requests_per_second, key_share, ..usual };
         onceward_server::serve(listener, engine, settings, parts(), stop).await?;
         // The last spans are on their way still.
         tokio::task::spawn_blocking(move || observe.close()).await?;

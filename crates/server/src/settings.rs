@@ -22,6 +22,8 @@ pub struct Settings {
     pub polls: usize,
     /// Streams of the log at the same time.
     pub streams: usize,
+    /// How many in a hundred of the leases that wait, and of the streams, may be of one key.
+    pub key_share: u8,
     /// How long a lease may wait for work.
     pub longest_wait: Duration,
     /// For a request's line and headers to come. A connection without a request is closed after it, too.
@@ -56,6 +58,7 @@ impl Default for Settings {
             connections: 10_000,
             polls: 10_000,
             streams: 1_000,
+            key_share: 50,
             longest_wait: Duration::from_mins(5),
             head_time: Duration::from_secs(30),
             body_time: Duration::from_secs(30),

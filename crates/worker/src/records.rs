@@ -119,6 +119,7 @@ struct Entries {
 #[derive(Deserialize)]
 struct Executions {
     executions: Vec<Execution>,
+    next: Option<String>,
 }
 
 impl Client {
@@ -184,8 +185,17 @@ impl Client {
 
     /// The turns of workers at a job.
     pub async fn executions(&self, id: Uuid) -> Result<Vec<Execution>, ClientError> {
-        let answer: Executions = self.ask(&Ask::get(format!("/v1/records/{id}/executions"))).await?;
-        Ok(answer.executions)
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let query = cursor.as_ref().map(|cursor| format!("?cursor={}", escaped(cursor))).unwrap_or_default();
+            let page: Executions = self.ask(&Ask::get(format!("/v1/records/{id}/executions{query}"))).await?;
+            all.extend(page.executions);
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(all),
+            }
+        }
     }
 
     /// A record's payload, where it has one that is for this caller.

@@ -192,7 +192,7 @@ async fn lease(
     }
     caller.may_lease(&wanted.lifecycles)?;
     are_there(&app, &wanted).await?;
-    let _place = if wanted.wait.is_zero() { None } else { Some(app.gate().poll()?) };
+    let _place = if wanted.wait.is_zero() { None } else { Some(app.gate().poll(caller.identity.key.as_ref())?) };
     // One that waits may outlive its key.
     let keys = app.engine().keys();
     let goes_on = || !app.gate().is_leaving() && keys.still_lets_in(&caller.identity);

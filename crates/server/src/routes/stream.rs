@@ -15,7 +15,6 @@ use onceward_core::value::RecordId;
 use onceward_engine::LogStream;
 use onceward_store::{AnyStore, Entry, Store as _};
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -23,6 +22,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::caller::Caller;
+use crate::gate::Place;
 use crate::input::{self, Asked, LAST_EVENT_ID};
 use crate::problem::{self, Problem};
 use crate::shape::EntryShape;
@@ -106,7 +106,7 @@ async fn stream(
     // Before the answer begins: whether it is still there.
     store.log(after, 1).await?;
     let follower = Follower {
-        place: app.gate().stream()?,
+        place: app.gate().stream(caller.identity.key.as_ref())?,
         log: app.engine().stream(&caller.actor, after),
         told: None,
         is_over: false,
@@ -141,7 +141,7 @@ struct Follower {
     told: Option<u64>,
     lifecycles: HashMap<RecordId, Option<Arc<str>>>,
     #[expect(dead_code, reason = "kept until the stream ends")]
-    place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Follower {

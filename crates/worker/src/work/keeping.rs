@@ -75,18 +75,14 @@ impl Drop for Running {
 impl Keeper {
     pub(crate) async fn keep(self, leased: Leased, received: Instant, mut phases: watch::Receiver<Phase>) {
         let held = Arc::new(Held::new(&leased, self.reporter.clone(), received));
+        // It goes on until the report is made: one that is slow, or is turned away for now, must not cost the lease.
         let mut heart = Heart::new(&held, self.lease);
         let end = match self.begin(&leased, &held, &mut heart, &mut phases).await {
             Ok(payload) => self.run(leased, payload, &held, &mut heart, &mut phases).await,
             Err(end) => end,
         };
         match end {
-            // The heart goes on: a report that is slow, or is turned away for now, must not cost the lease.
-            End::Report(verdict) => tokio::select! {
-                biased;
-                () = report(&held, verdict, &phases) => {}
-                () = heart.go_on(&held) => {}
-            },
+            End::Report(verdict) => report(&held, verdict, &phases).await,
             End::Lost(why) => {
                 tracing::warn!(execution = &*held.execution, why, "the lease is lost: the work was dropped");
             }
@@ -103,8 +99,8 @@ impl Keeper {
     ) -> Result<Option<Payload>, End> {
         let begins = async {
             // Found again by its key, long after it began: whether it lasts must be known before anything is started.
-            if heart.is_late(held) {
-                match heart.next(held).await {
+            if heart.is_late {
+                match heart.next().await {
                     Beaten::Kept { stop: false } => {}
                     Beaten::Kept { stop: true } => return Err(End::Report(Verdict::Yield)),
                     Beaten::Not(error) => return Err(End::Lost(error.to_string())),
@@ -126,7 +122,7 @@ impl Keeper {
         if !leased.is_payload_elsewhere() {
             return Ok(leased.payload());
         }
-        // No heart beats meanwhile: half of the lease is enough for any payload, or the next attempt may have better luck.
+        // Half of the lease is enough for any payload, or the next attempt may have better luck.
         let most = held.length / 2;
         match tokio::time::timeout(most, self.client.payload(leased.record.id)).await {
             Ok(Ok(None)) => Err(self.client.not_understood(&"the job has a payload, and it is not there")),
@@ -164,7 +160,7 @@ impl Keeper {
             let next = tokio::select! {
                 biased;
                 ended = &mut task.0 => Next::Ended(ended),
-                beaten = heart.next(held) => Next::Beaten(beaten),
+                beaten = heart.next() => Next::Beaten(beaten),
                 changed = phases.changed() => if changed.is_ok() { Next::Phase } else { Next::Overtime },
                 () = tokio::time::sleep_until(edge) => if is_warned { Next::Gone } else { Next::Warning },
                 () = until(overtime) => Next::Overtime,
