@@ -37,7 +37,7 @@ fn a_program_that_is_killed_may_be_tried_again() {
 /// One that minds no SIGTERM is killed when its time is over, and that is still a time-out.
 #[test]
 fn a_program_that_cannot_be_told_is_killed() {
-    let run = Run::new().instead("pdfinfo", "trap '' TERM; sleep 600").with("DOCUMENT_SECONDS", "1");
+    let run = Run::new().instead("pdfinfo", "trap '' TERM; exec sleep 600").with("DOCUMENT_SECONDS", "1");
     run.of(&sample("letter.pdf")).is(75, "TIMEOUT");
 }
 
