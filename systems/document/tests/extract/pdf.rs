@@ -35,14 +35,15 @@ impl Pdf<'_> {
             self.boxes
         );
         objects.extend((0..self.pages).map(|_| page.clone()));
-        let (mut file, mut places) = ("%PDF-1.4\n".to_owned(), String::new());
-        for (number, object) in objects.iter().enumerate() {
-            places.push_str(&format!("{:010} 00000 n \n", file.len()));
-            file.push_str(&format!("{} 0 obj\n{object}\nendobj\n", number + 1));
+        let (mut file, mut places) = (b"%PDF-1.4\n".to_vec(), Vec::new());
+        for (number, object) in (1..).zip(&objects) {
+            places.push(format!("{:010} 00000 n \n", file.len()));
+            file.extend(format!("{number} 0 obj\n{object}\nendobj\n").bytes());
         }
-        let (size, start) = (objects.len() + 1, file.len());
-        file.push_str(&format!("xref\n0 {size}\n0000000000 65535 f \n{places}"));
-        file.push_str(&format!("trailer\n<< /Size {size} /Root 1 0 R /Info 3 0 R >>\nstartxref\n{start}\n%%EOF\n"));
-        file.into_bytes()
+        let (size, start, places) = (objects.len() + 1, file.len(), places.concat());
+        file.extend(format!("xref\n0 {size}\n0000000000 65535 f \n{places}").bytes());
+        file.extend(format!("trailer\n<< /Size {size} /Root 1 0 R /Info 3 0 R >>\n").bytes());
+        file.extend(format!("startxref\n{start}\n%%EOF\n").bytes());
+        file
     }
 }
