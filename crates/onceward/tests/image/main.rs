@@ -6,6 +6,7 @@ mod client;
 
 mod bounds;
 mod crowds;
+mod damaged;
 mod house;
 mod killed;
 mod orders;

@@ -1,9 +1,10 @@
 //! The whole program with a bucket for large payloads, on a real server that speaks S3.
 
+use std::io::Read as _;
 use std::process::{Command, Output, Stdio};
 
 use onceward_testkit::s3::{SECRET, Server};
-use onceward_testkit::{Folder, postgres};
+use onceward_testkit::{Folder, http, postgres};
 use serde_json::{Value as Json, json};
 
 use crate::client::Served;
@@ -46,6 +47,16 @@ fn a_bucket_for_large_payloads() {
     let report: Json = serde_json::from_slice(&seen.stdout).expect("JSON");
     assert!(seen.status.success() && report["objects"] == 1, "{report}");
     let object = std::fs::read_dir(&kept[0]).unwrap().next().unwrap().unwrap().path();
+    // Other bytes of the same length: nobody is to take them for the payload.
+    std::fs::write(&object, "y".repeat((5 << 20) + 2)).unwrap();
+    bucket.forget(&url);
+    let mut harmed = served.connect();
+    let path = format!("/v1/records/{}/payload", id.as_str().unwrap());
+    http::write(&mut harmed, "GET", &path, &[("connection", "close")], None);
+    let mut all = Vec::new();
+    // How it ends is not the question.
+    let _ = harmed.read_to_end(&mut all);
+    assert!(all.starts_with(b"HTTP/1.1 200") && all.len() <= 5 << 20, "{} bytes", all.len());
     std::fs::write(&object, "other bytes").unwrap();
     bucket.forget(&url);
     let seen = look();
