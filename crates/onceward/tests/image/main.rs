@@ -13,3 +13,4 @@ mod orders;
 mod pages;
 mod provider;
 mod strangers;
+mod swamped;

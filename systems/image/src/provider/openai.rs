@@ -7,7 +7,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onceward_core::decide::ErrorReport;
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
 
 use super::failure::{Trouble, refused};
@@ -61,8 +62,8 @@ struct Call<'a> {
 
 #[derive(Deserialize)]
 struct Drawn<'a> {
-    #[serde(borrow)]
-    data: Vec<Item<'a>>,
+    #[serde(borrow, deserialize_with = "first")]
+    data: Option<Item<'a>>,
 }
 
 /// Borrowed: a picture in an answer is not copied before it is read.
@@ -72,6 +73,27 @@ struct Item<'a> {
     b64_json: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     url: Option<Cow<'a, str>>,
+}
+
+/// One picture was asked for. However many come, the first is kept, and of the others nothing.
+fn first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Item<'de>>, D::Error> {
+    struct First;
+
+    impl<'de> Visitor<'de> for First {
+        type Value = Option<Item<'de>>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a list of pictures")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let first = list.next_element()?;
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+
+    deserializer.deserialize_seq(First)
 }
 
 impl OpenAi {
@@ -109,7 +131,7 @@ impl OpenAi {
             return Err(refused(answered.status, &answered.headers, &answered.body));
         }
         let drawn: Drawn<'_> = serde_json::from_slice(&answered.body).map_err(|_| Trouble::Broken.report())?;
-        let item = drawn.data.into_iter().next().ok_or_else(|| Trouble::Broken.report())?;
+        let item = drawn.data.ok_or_else(|| Trouble::Broken.report())?;
         match (item.b64_json, item.url) {
             (Some(text), _) => self.decoded(&text).map_err(Trouble::report),
             // An address that is the picture itself.
