@@ -23,7 +23,7 @@ pub struct OpenAiConfig {
     pub url: String,
     pub key: Option<String>,
     pub model: String,
-    /// For a whole picture, from the question to the last byte of a download.
+    /// For a whole picture, from the question to the last byte of a download. At most a day counts.
     pub time: Duration,
     /// The largest picture that is taken; of moderation, the longest answer.
     pub most_bytes: usize,
@@ -37,6 +37,15 @@ impl fmt::Debug for OpenAiConfig {
             .field("time", &self.time)
             .field("most_bytes", &self.most_bytes)
             .finish_non_exhaustive()
+    }
+}
+
+/// Longer than anybody waits for a picture. A time without a bound would be past the end of all clocks.
+const LONGEST: Duration = Duration::from_hours(24);
+
+impl OpenAiConfig {
+    pub(super) fn bounded_time(&self) -> Duration {
+        self.time.min(LONGEST)
     }
 }
 
@@ -99,7 +108,8 @@ fn first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Item<'de>>
 impl OpenAi {
     pub fn open(config: OpenAiConfig) -> Result<Self, ConfigError> {
         let line = Line::open(&config.url, config.key.as_deref())?;
-        let OpenAiConfig { model, time, most_bytes, .. } = config;
+        let time = config.bounded_time();
+        let OpenAiConfig { model, most_bytes, .. } = config;
         Ok(Self { line, model, time, most_bytes })
     }
 

@@ -92,6 +92,15 @@ fn a_safety_filter_is_policy() {
     });
 }
 
+/// A time beyond all clocks is a day.
+#[test]
+fn a_time_without_a_bound() {
+    wait(async {
+        let service = Pictures::start();
+        assert!(with(&service, "a-model", Duration::MAX).draw(&order()).await.is_ok());
+    });
+}
+
 /// Of a refusal no more is read than any needs: one that goes on is taken by its status alone.
 #[test]
 fn a_refusal_without_an_end_is_its_status() {
