@@ -4,6 +4,7 @@ mod damaged;
 mod house;
 mod jobs;
 mod large;
+mod private;
 mod retries;
 mod strangers;
 mod told;
