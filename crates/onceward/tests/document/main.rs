@@ -1,5 +1,6 @@
 //! The document system as its users meet it: the real program, real HTTP, both databases, and real programs that read documents.
 
+mod crowded;
 mod damaged;
 mod house;
 mod jobs;
