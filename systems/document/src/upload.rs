@@ -47,7 +47,7 @@ impl Uploads {
 /// The body is the document, 1 byte to 100 MB of any kind. It becomes a job that is processed once it is submitted.
 ///
 /// `Client-Request-Id` is the caller's own name for the upload. The same caller with the same name gets the same job again, with 200,
-/// however the job has gone on and whatever bytes came the second time: they are dropped. An upload that breaks off makes nothing.
+/// however the job has gone on and whatever bytes came the second time: they are dropped. Once the job is pruned, the answer is 410. An upload that breaks off makes nothing.
 #[utoipa::path(
     post, path = "/document/upload", tag = "document",
     params(("Client-Request-Id" = String, Header, description = "The caller's own name for the upload", min_length = 1, max_length = 200)),
@@ -55,6 +55,7 @@ impl Uploads {
     responses(
         (status = 201, description = "A job was made of it", body = JobShape),
         (status = 200, description = "The name came before, and this is its job", body = JobShape),
+        (status = 410, description = "The name came before, and its job is gone", body = ProblemShape, content_type = "application/problem+json"),
         (status = 413, description = "Too large", body = ProblemShape, content_type = "application/problem+json"),
         (status = 415, description = "Not application/octet-stream", body = ProblemShape, content_type = "application/problem+json"),
         (status = 422, description = "Empty, or without a name", body = ProblemShape, content_type = "application/problem+json"),

@@ -7,5 +7,6 @@ mod idle;
 mod life;
 mod look_ups;
 mod objects;
+mod pruned;
 mod stream;
 mod work;
