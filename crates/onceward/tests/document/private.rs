@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::json;
+
 use crate::house::{BINARY, Db, House};
 
 /// Each file and folder below this one, with its mode.
@@ -51,4 +53,20 @@ fn nobody_else_on_the_machine_reads_what_is_kept() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let mode = std::fs::metadata(&copy).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o7777, 0o640);
+}
+
+/// The document is for its owner and the worker that has it; the result for its owner and for operators. For strangers neither is there.
+#[test]
+fn who_reads_a_document_and_what_came_of_it() {
+    let house = House::open(Db::Sqlite);
+    let id = house.submitted("letter", b"a letter");
+    let reads = |key: &str| {
+        let (document, result) = (format!("/v1/records/{id}/payload"), format!("/document/jobs/{id}/result"));
+        (house.get(key, &document).status, house.get(key, &result).status)
+    };
+    let leased = house.lease();
+    assert_eq!(reads(&house.worker), (200, 404));
+    assert_eq!(house.report(&leased, "commit", json!({ "result": "its text", "finish": true })).status, 200);
+    let all = [&house.alice, &house.operator, &house.worker, &house.bob].map(|key| reads(key));
+    assert_eq!(all, [(200, 200), (404, 200), (404, 404), (404, 404)]);
 }
