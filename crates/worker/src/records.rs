@@ -1,5 +1,6 @@
 //! Records: made, looked at, and sent events.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use uuid::Uuid;
@@ -200,9 +201,14 @@ impl Client {
 
     /// A record's payload, where it has one that is for this caller.
     pub async fn payload(&self, id: Uuid) -> Result<Option<Payload>, ClientError> {
+        Ok(self.payload_bytes(id).await?.map(Payload::found))
+    }
+
+    /// As they are kept.
+    pub(crate) async fn payload_bytes(&self, id: Uuid) -> Result<Option<Bytes>, ClientError> {
         match self.send(&Ask::get(format!("/v1/records/{id}/payload"))).await {
             Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => Ok(None),
-            answer => answer.map(|bytes| Some(Payload::found(bytes))),
+            answer => answer.map(Some),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::error::ClientError;
 use crate::payload::Payload;
 use crate::reports::Verdict;
 use crate::shape::Leased;
+use crate::wire::Backoff;
 use crate::work::failure::Failure;
 use crate::work::heart::{Beaten, Heart};
 use crate::work::job::{Held, Job, Stopping};
@@ -107,8 +108,8 @@ impl Keeper {
                 }
             }
             self.payload(leased, held).await.map_err(|error| {
-                tracing::warn!(execution = &*held.execution, %error, "cannot fetch the payload: given back");
-                End::Report(Verdict::Yield)
+                tracing::warn!(execution = &*held.execution, %error, "cannot fetch the payload");
+                End::Report(without_payload(&error))
             })
         };
         tokio::select! {
@@ -124,11 +125,27 @@ impl Keeper {
         }
         // Half of the lease is enough for any payload, or the next attempt may have better luck.
         let most = held.length / 2;
-        match tokio::time::timeout(most, self.client.payload(leased.record.id)).await {
-            Ok(Ok(None)) => Err(self.client.not_understood(&"the job has a payload, and it is not there")),
-            Ok(fetched) => fetched,
+        match tokio::time::timeout(most, self.fetch(leased)).await {
+            Ok(fetched) => fetched.map(Some),
             Err(_) => Err(ClientError::TimedOut { server: self.client.server(), after: most }),
         }
+    }
+
+    /// The bytes of the lease's hash, and no others: whatever stands between the server's disk and here may have harmed them.
+    async fn fetch(&self, leased: &Leased) -> Result<Payload, ClientError> {
+        let mut backoff = Backoff::default();
+        for is_last in [false, true] {
+            let Some(bytes) = self.client.payload_bytes(leased.record.id).await? else {
+                return Err(self.client.not_understood(&"the job has a payload, and it is not there"));
+            };
+            if leased.record.payload.as_ref().is_none_or(|mark| mark.is_of(&bytes)) {
+                return Ok(Payload::found(bytes));
+            }
+            if !is_last {
+                tokio::time::sleep(backoff.pause()).await;
+            }
+        }
+        Err(self.client.not_understood(&"the payload is not that of the job's hash"))
     }
 
     async fn run(
@@ -203,6 +220,20 @@ fn verdict(held: &Held, ended: Result<Done, JoinError>) -> Verdict {
         // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are.
         Err(panic) => Verdict::Fail(Failure::retryable("panicked", panic.to_string()).cleaned()),
     }
+}
+
+/// A server that is away or busy is no fault of the job's: it is given back. What is not there, is harmed, or breaks off each time
+/// would be so for whoever has it next, too: that is a failure, which the lifecycle's patience bounds.
+fn without_payload(error: &ClientError) -> Verdict {
+    let is_for_now = match error {
+        ClientError::Unreachable { unheard, .. } => *unheard,
+        ClientError::Problem(_) => error.may_pass(),
+        _ => false,
+    };
+    if is_for_now {
+        return Verdict::Yield;
+    }
+    Verdict::Fail(Failure::retryable("payload_unavailable", error.to_string()).cleaned())
 }
 
 /// The worse reason stays.

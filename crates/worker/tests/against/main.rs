@@ -216,6 +216,33 @@ async fn a_job_that_has_not_begun_is_given_back() {
     assert!(before.elapsed() < SOON, "{:?}", before.elapsed());
 }
 
+/// Nor does it begin with other bytes than those of its hash: they are fetched twice, and then it fails, to be tried again.
+#[tokio::test]
+async fn a_payload_that_is_another_is_none() {
+    let (tell, mut told) = told();
+    let leases = AtomicUsize::new(0);
+    let url = start(move |came| {
+        if came.what() == "leases" {
+            let mut jobs = leased(60, 60_000);
+            let mark =
+                json!({ "sha256": "5095715e1e2ef282854aa2bfd56c181d132c59e87100828841a198c410d75510", "bytes": 5 });
+            jobs["executions"][0]["record"]["payload"] = mark;
+            return if leases.fetch_add(1, Ordering::SeqCst) == 0 { Reaction::Answer(200, jobs) } else { no_jobs() };
+        }
+        let _ = tell.send(came.clone());
+        // As many bytes as it should have.
+        if came.what() == "payload" { Reaction::Answer(200, json!("abc")) } else { taken() }
+    })
+    .await;
+    let client = Client::new(&url, None).expect("an address");
+    let working = Working { grace: Duration::from_millis(100), ..Working::on("a.job") };
+    let worker = client.work(working, |_: Job| async { panic!("it must not begin") as Result<(), Failure> });
+    for expected in ["payload", "payload", "fail"] {
+        assert_eq!(told.next().await, expected);
+    }
+    worker.close().await.expect("closed");
+}
+
 /// A machine that cannot start a process may be able to in a moment: the job is held, and not handed round.
 #[tokio::test]
 async fn a_process_that_cannot_be_started_yet_is_started_later() {
