@@ -6,6 +6,7 @@ use super::cases::{Cases, folded};
 use super::faults::{Env, Flow, Judge, Outlook, in_state, judge_of, outlook, start};
 use super::survey::{Survey, is_true, only_refuses};
 use crate::diagnostic::Diagnostic;
+use crate::expr::Expr;
 use crate::model::{Event, EventKind, Row, StateIx};
 
 pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
