@@ -35,7 +35,7 @@ fn on_each(test: impl AsyncFn(&House)) {
 }
 
 fn post(house: &House, path: &str, body: &Json) -> Json {
-    http::call(house.address(), "POST", path, &[], Some(&body.to_string())).ok()
+    http::call(house.address(), "POST", path, &[], Some(body.to_string().as_bytes())).ok()
 }
 
 /// All that is on these pages, and how many there were. None is longer than it may be, and none is empty.

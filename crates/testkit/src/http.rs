@@ -1,7 +1,7 @@
 //! The plainest HTTP client there is: it sends bytes, reads an answer, and hides nothing of it.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ impl Reply {
         if let Some(length) = reply.header("content-length") {
             let length: u64 = length.parse().expect("a number");
             // How it ends is not the question.
-            let _ = from.take(length).read_to_end(&mut reply.body);
+            let _ = from.by_ref().take(length).read_to_end(&mut reply.body);
             is_whole = u64::try_from(reply.body.len()) == Ok(length);
         } else if reply.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
             while let Some(piece) = chunk(from) {
