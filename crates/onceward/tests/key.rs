@@ -2,12 +2,10 @@
 
 mod desk;
 
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 
+use desk::serving::Serving;
 use desk::{folder, notes, onceward, text};
-use onceward_testkit::http;
 use serde_json::Value;
 
 fn json(output: &Output) -> Value {
@@ -26,62 +24,6 @@ fn key(output: &Output) -> String {
 /// The id in a key's text.
 fn id(key: &str) -> String {
     key.split('_').nth(1).expect("an id").to_owned()
-}
-
-/// A server in a folder, on a free port.
-struct Serving {
-    child: Child,
-    url: String,
-}
-
-impl Serving {
-    fn start(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_onceward"))
-            .current_dir(folder)
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(folder.join("stderr")).expect("a file"))
-            .spawn()
-            .expect("the binary runs");
-        let mut lines = BufReader::new(child.stdout.take().expect("its output"));
-        let (mut said, mut url) = (String::new(), None);
-        while url.is_none() {
-            let mut line = String::new();
-            assert!(lines.read_line(&mut line).expect("a line") > 0, "it ended: {said}");
-            url = line.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned);
-            said.push_str(&line);
-        }
-        let copy = folder.join("stdout");
-        std::thread::spawn(move || {
-            let _ = lines.read_to_string(&mut said);
-            let _ = std::fs::write(copy, said);
-        });
-        Self { child, url: url.unwrap_or_default() }
-    }
-
-    /// Status and body.
-    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
-        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
-        let headers: Vec<_> = headers.lines().filter_map(|line| line.split_once(": ")).collect();
-        let reply = http::call(address, method, path, &headers, Some(body).filter(|body| !body.is_empty()));
-        (reply.status, reply.text())
-    }
-
-    fn end(mut self) {
-        let id = self.child.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
-        assert!(told.success() && self.child.wait().expect("it ends").success());
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// The first key is made in a database that is not there yet; keys are listed without their secrets, and revoked.
@@ -176,6 +118,40 @@ fn the_first_key_closes_an_open_server() {
     serving.end();
 }
 
+/// The first steps of somebody for whom others have made keys: each is told what is missing.
+#[test]
+fn with_keys_it_says_how_to_go_on() {
+    let folder = folder("key-hints");
+    let db = ["--db", "sqlite:onceward.db"];
+    let create = |more: &[&str]| onceward(&folder, &[&["key", "create"], &db[..], more].concat());
+    let operator = key(&create(&["--owner", "ops", "--role", "operator"]));
+    let workers = create(&["--owner", "fleet", "--role", "worker", "--lifecycle", "execution.jb"]);
+    let said = text(&workers.stderr);
+    assert!(said.contains("no lifecycle `execution.jb` here yet; is `execution.job` meant?"), "{said}");
+    let serving = Serving::start(&folder, &[], &[]);
+    let url = ["--server", &serving.url];
+    let run = |more: &[&str]| onceward(&folder, &[more, &url[..]].concat());
+    for verb in [&["new", "execution.job"][..], &["key", "list"], &["list", "execution.job"], &["lifecycle", "list"]] {
+        let refused = run(verb);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{verb:?}: {said}");
+        assert!(said.ends_with("no key was given: set ONCEWARD_KEY, or give --key\n"), "{verb:?}: {said}");
+    }
+    let wrong = run(&["new", "execution.job", "--key", "ow_1_2"]);
+    assert!(!text(&wrong.stderr).contains("no key was given"), "{wrong:?}");
+    let refused = run(&["new", "execution.job", "--key", &key(&workers)]);
+    let said = text(&refused.stderr);
+    assert!(said.contains("it has no role but `worker`, and making and moving records is for `producer`"), "{said}");
+    let served =
+        run(&["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "no.such", "--key", &operator]);
+    assert!(text(&served.stderr).contains("no lifecycle `no.such` here yet\n"), "{served:?}");
+    let served =
+        ["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "execution.job", "--key", &operator];
+    assert!(!text(&run(&served).stderr).contains("warning"));
+    let greeting = serving.end();
+    assert!(greeting.contains("\n  export ONCEWARD_KEY=ow_…"), "{greeting}");
+}
+
 /// Off loopback it starts only with keys, and tells how to make one; `--dev` never.
 #[test]
 fn off_loopback_there_must_be_a_key() {
@@ -222,12 +198,9 @@ fn nothing_secret_is_logged() {
     let execution = execution["executions"][0]["id"].as_str().expect("an id").to_owned();
     let done = r#"{"token": 1, "result": "sesame-result", "finish": true}"#;
     assert_eq!(serving.send("POST", &format!("/v1/executions/{execution}/commit"), &bearer, done).0, 200);
-    serving.end();
+    let greeting = serving.end();
     let mut said = std::fs::read_to_string(folder.join("stderr")).expect("what it said");
-    while !folder.join("stdout").exists() {
-        std::thread::yield_now();
-    }
-    said.push_str(&std::fs::read_to_string(folder.join("stdout")).expect("what it said"));
+    said.push_str(&greeting);
     // The lowest level does apply, and what was done above is told at it: the silence below means something.
     for level in ["TRACE", "DEBUG"] {
         assert!(said.contains(&format!("\"level\":\"{level}\"")), "nothing is told at {level}: {said}");

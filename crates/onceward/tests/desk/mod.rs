@@ -1,6 +1,8 @@
 //! What the tests of verbs stand on: a folder of their own, and a database with three notes in it.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod serving;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
