@@ -144,6 +144,38 @@ impl Record {
     pub fn field(&self, name: &str) -> Option<&Value> {
         self.lifecycle.field(name).map(|slot| &self.fields[usize::from(slot)])
     }
+
+    /// What a field says, where it says a text.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        match self.field(field) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What a field says, where it says a number.
+    pub fn int(&self, field: &str) -> Option<i64> {
+        match self.field(field) {
+            Some(Value::Int(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// What a field says, where it says a moment.
+    pub fn time(&self, field: &str) -> Option<Time> {
+        match self.field(field) {
+            Some(Value::Time(time)) => Some(*time),
+            _ => None,
+        }
+    }
+
+    /// The record that a field names.
+    pub fn named(&self, field: &str) -> Option<RecordId> {
+        match self.field(field) {
+            Some(Value::Ref(id)) => Some(*id),
+            _ => None,
+        }
+    }
 }
 
 /// Whoever started an operation, through all that it causes.

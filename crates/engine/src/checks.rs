@@ -139,6 +139,7 @@ fn unavailable(question: &Question) -> Refusal {
         reason: format!("the check `{}` has no answer now; try again", question.check),
         audit: None,
         committed: None,
+        retry_after: None,
         denial: false,
     }
 }

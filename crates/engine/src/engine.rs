@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use onceward_core::decide::{Call, Create, ErrorReport};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Actor, Payload, Token};
+use onceward_core::record::{Actor, Token};
 use onceward_core::value::RecordId;
 use onceward_store::{Catalog, Content, Store};
 use serde_json::{Map, Value as Json};
-use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tracing::info;
@@ -19,7 +18,7 @@ use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
 use crate::keys::KeyDesk;
 use crate::leasing::{self, Desk, Leased, Wanted};
-use crate::objects::{Arriving, Objects};
+use crate::objects::{Arrived, Arriving, Objects};
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
 use crate::roll::Roll;
@@ -162,11 +161,8 @@ impl<S: Store + 'static> Engine<S> {
         create: Create,
         bytes: impl Into<Arc<[u8]>>,
     ) -> Result<Answer, EngineError> {
-        let bytes: Arc<[u8]> = bytes.into();
-        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        let payload = Payload { sha256: Sha256::digest(&bytes).into(), bytes: length };
-        let call = Call::Create(Create { payload: Some(payload), ..create });
-        self.submit(Submission { contents: vec![Content { payload, bytes }], ..Submission::new(actor, call) }).await
+        let arrived = Arrived::from(Content::of(bytes));
+        self.submit(Submission::new(actor, Call::Create(create)).carrying(arrived)).await
     }
 
     pub async fn fire(

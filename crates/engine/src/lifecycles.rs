@@ -71,6 +71,7 @@ pub(crate) fn refused(event: &str, status: u16, code: &str, reason: String) -> E
         reason,
         audit: None,
         committed: None,
+        retry_after: None,
         denial: status == 403,
     }))
 }

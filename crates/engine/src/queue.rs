@@ -44,6 +44,13 @@ pub struct Answer {
     pub replayed: bool,
 }
 
+impl Answer {
+    /// Whether this call did something: it was not there before, and not done before under the same key.
+    pub fn is_new(&self) -> bool {
+        self.already.is_none() && !self.replayed
+    }
+}
+
 pub(crate) type Reply = Result<Answer, EngineError>;
 
 /// A call with all that comes with it.

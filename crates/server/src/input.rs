@@ -12,15 +12,13 @@ use axum::http::{HeaderMap, HeaderName, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
-use onceward_core::record::Payload;
-use onceward_engine::EngineError;
+use onceward_engine::{EngineError, Submission};
 use onceward_store::Content;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 
 use crate::app::App;
 use crate::gate::BodyRoom;
@@ -233,6 +231,14 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a 
     }
 }
 
+/// A call that is carried out once under its `Idempotency-Key`, where it has one.
+pub fn keyed(headers: &HeaderMap, submission: Submission) -> Result<Submission, Problem> {
+    Ok(match text(headers, &IDEMPOTENCY_KEY)? {
+        Some(key) => submission.once(key),
+        None => submission,
+    })
+}
+
 /// The version that `If-Match` asks for; none where any will do.
 pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(asked) = text(headers, &header::IF_MATCH)?.map(str::trim).filter(|asked| *asked != "*") else {
@@ -247,7 +253,7 @@ pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 
 /// The bytes of a payload or a result: as JSON, kept as it was written, or as base64.
 pub(crate) fn content(json: Option<Box<RawValue>>, base64: Option<&str>) -> Result<Option<Content>, Problem> {
-    let bytes = match (json, base64) {
+    let bytes: Arc<[u8]> = match (json, base64) {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => return Err(Problem::bad_input("give payload or payload_base64, not both")),
         (Some(json), None) => {
@@ -258,12 +264,7 @@ pub(crate) fn content(json: Option<Box<RawValue>>, base64: Option<&str>) -> Resu
         }
         (None, Some(text)) => from_base64(text, "payload_base64")?.into(),
     };
-    Ok(Some(hashed(bytes)))
-}
-
-fn hashed(bytes: Arc<[u8]>) -> Content {
-    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    Content { payload: Payload { sha256: Sha256::digest(&bytes).into(), bytes: length }, bytes }
+    Ok(Some(Content::of(bytes)))
 }
 
 pub(crate) fn from_base64(text: &str, name: &str) -> Result<Vec<u8>, Problem> {

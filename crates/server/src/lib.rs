@@ -43,11 +43,11 @@ mod shape;
 
 pub use app::App;
 pub use caller::Caller;
-pub use input::{Asked, At, Given, Object, cursor, limit, must_be_bytes, text};
+pub use input::{Asked, At, Given, Object, cursor, keyed, limit, must_be_bytes, text};
 pub use observe::{Observe, Tracing, trace};
 pub use openapi::contract;
 pub use pages::pages;
-pub use part::Part;
+pub use part::{Nothing, Part, fire, seen};
 pub use problem::{Problem, Shape as ProblemShape};
 pub use serve::serve;
 pub use settings::Settings;

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use onceward_core::decide::Refusal;
 use onceward_core::execution_id::ExecutionId;
+use onceward_core::value::RecordId;
 use onceward_engine::EngineError;
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -53,6 +54,12 @@ impl Problem {
     /// There is none, or none that the caller may see.
     pub fn not_found() -> Self {
         Self::new(404, "not_found", "there is no such record, or you may not see it")
+    }
+
+    /// Carried out, long ago perhaps.
+    pub fn gone(record: RecordId) -> Self {
+        let detail = "a call with this key was carried out before; its record is no longer there, or no longer for you";
+        Self::new(410, "gone", detail).with("record", record.to_string())
     }
 
     /// What came is not of the shape that was asked for.
@@ -200,6 +207,9 @@ fn detail(error: &EngineError) -> String {
 
 fn refused(problem: Problem, refusal: &Refusal) -> Problem {
     let mut problem = problem.with("event", &*refusal.event).with("reason", &*refusal.reason);
+    if let Some(wait) = refusal.retry_after {
+        problem = problem.retry_after(Duration::from_micros(wait.micros().unsigned_abs()));
+    }
     problem = problem.with("state", refusal.state.as_deref().map_or(Json::Null, Json::from));
     if let Some(record) = refusal.record {
         problem = problem.with("record", record.to_string());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use onceward_core::decide::{Changes, Key, NoOp, Operation, Refusal};
 use onceward_core::record::Payload;
 use onceward_core::time::Time;
+use sha2::{Digest as _, Sha256};
 
 /// Operations that become durable in one transaction, in this order, all of them or none.
 #[derive(Clone, Debug)]
@@ -56,6 +57,14 @@ pub enum Outcome {
 pub struct Content {
     pub payload: Payload,
     pub bytes: Arc<[u8]>,
+}
+
+impl Content {
+    pub fn of(bytes: impl Into<Arc<[u8]>>) -> Self {
+        let bytes = bytes.into();
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        Self { payload: Payload { sha256: Sha256::digest(&bytes).into(), bytes: length }, bytes }
+    }
 }
 
 /// A caller's key for an operation that must happen once however often it is sent.

@@ -1,6 +1,6 @@
 //! What tests stand on: a [`Stage`] that plays operations through `decide` in memory under a manual clock and watches
-//! the invariants after every one, a loader for the shipped systems, the [`matrix`] of every state, event and caller, and a
-//! plain client for servers ([`http`]).
+//! the invariants after every one, a loader for the shipped systems, the [`matrix`] of every state, event and caller, a
+//! plain client for servers ([`http`]), and a [`reader`] who pastes what a page says.
 //!
 //! Everything here panics with a message that names the refusal: a panic is how a test fails.
 
@@ -12,6 +12,7 @@ pub mod matrix;
 pub mod pictures;
 pub mod postgres;
 pub mod random;
+pub mod reader;
 pub mod s3;
 pub mod stage;
 pub mod systems;

@@ -1,17 +1,11 @@
 //! Jobs, by their ids. To whoever may not see one it is not there, in the same words as one that never was.
 
-use std::sync::Arc;
-
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
-use onceward_core::decide::Call;
-use onceward_core::record::Record;
 use onceward_core::value::RecordId;
-use onceward_engine::Submission;
-use onceward_server::{App, At, Caller, Given, Problem, ProblemShape, ok, result as as_it_is, trace};
-use serde::Deserialize;
-use serde_json::Map;
-use utoipa::ToSchema;
+use onceward_engine::Answer;
+use onceward_server::{App, At, Caller, Given, Nothing, Problem, ProblemShape, fire, ok, result as as_it_is, seen};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -26,24 +20,10 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(result))
 }
 
-/// Nothing is to be said with it.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = DocumentNothing)]
-struct Nothing {}
-
-/// The job, if it is one and the caller may see it.
-async fn job(app: &App, caller: &Caller, id: RecordId) -> Result<Arc<Record>, Problem> {
-    let record = app.engine().get(&caller.actor, id).await?;
-    record.filter(|record| *record.lifecycle.name == *JOB).ok_or_else(Problem::not_found)
-}
-
-async fn fire(app: &App, caller: &Caller, id: RecordId, event: &str) -> Result<Response, Problem> {
-    job(app, caller, id).await?;
-    let call = Call::Fire { record: id, event: event.into(), input: Map::new(), token: None, if_version: None };
-    let answer = app.engine().submit(Submission::new(&caller.actor, call).traced(trace())).await?;
-    let record = answer.record.ok_or_else(Problem::not_found)?;
-    ok(&JobShape::of(&record))
+/// What has become of the job by an answer.
+fn shown(answer: &Answer) -> Result<Response, Problem> {
+    let record = answer.record.as_ref().ok_or_else(|| Problem::gone(answer.subject))?;
+    ok(&JobShape::of(record))
 }
 
 /// Look at a job
@@ -53,7 +33,7 @@ async fn fire(app: &App, caller: &Caller, id: RecordId, event: &str) -> Result<R
     responses((status = 200, description = "The job", body = JobShape))
 )]
 async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
-    ok(&JobShape::of(&*job(&app, &caller, id).await?))
+    ok(&JobShape::of(&*seen(&app, &caller, JOB, id).await?))
 }
 
 /// Submit a job
@@ -61,7 +41,10 @@ async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Re
 /// It is queued for a worker. 409 where it was before; the answer names its state.
 #[utoipa::path(
     post, path = "/document/jobs/{id}/submit", tag = "document",
-    params(("id" = String, Path, format = Uuid, description = "The job's id")),
+    params(
+        ("id" = String, Path, format = Uuid, description = "The job's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+    ),
     request_body = Nothing,
     responses(
         (status = 200, description = "Queued", body = JobShape),
@@ -72,9 +55,10 @@ async fn submit(
     State(app): State<App>,
     caller: Caller,
     At(id): At<RecordId>,
+    headers: HeaderMap,
     Given(Nothing {}): Given<Nothing>,
 ) -> Result<Response, Problem> {
-    fire(&app, &caller, id, "submit").await
+    shown(&fire(&app, &caller, (JOB, id), "submit", &headers).await?)
 }
 
 /// Cancel a job
@@ -83,7 +67,10 @@ async fn submit(
 /// it, and if the worker is done first, it has succeeded. 409 where it has come to its end.
 #[utoipa::path(
     post, path = "/document/jobs/{id}/cancel", tag = "document",
-    params(("id" = String, Path, format = Uuid, description = "The job's id")),
+    params(
+        ("id" = String, Path, format = Uuid, description = "The job's id"),
+        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+    ),
     request_body = Nothing,
     responses(
         (status = 200, description = "Cancelled, or asked to stop", body = JobShape),
@@ -94,9 +81,10 @@ async fn cancel(
     State(app): State<App>,
     caller: Caller,
     At(id): At<RecordId>,
+    headers: HeaderMap,
     Given(Nothing {}): Given<Nothing>,
 ) -> Result<Response, Problem> {
-    fire(&app, &caller, id, "cancel").await
+    shown(&fire(&app, &caller, (JOB, id), "cancel", &headers).await?)
 }
 
 /// The result of a job
@@ -116,7 +104,7 @@ async fn cancel(
     ))
 )]
 async fn result(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
-    job(&app, &caller, id).await?;
+    seen(&app, &caller, JOB, id).await?;
     let effect = app.engine().effect(&caller.actor, id).await?.ok_or_else(Problem::not_found)?;
     as_it_is(&effect)
 }

@@ -1,7 +1,6 @@
 //! What is shown of a job.
 
 use onceward_core::record::Record;
-use onceward_core::value::Value;
 use onceward_server::When;
 use serde::Serialize;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
@@ -81,24 +80,10 @@ impl<'a> JobShape<'a> {
             created_at: When(record.created_at),
             started_at: record.started_at.map(When),
             completed_at: record.finished_at.map(When),
-            retry_count: number(record, "retryCount"),
-            max_retries: number(record, "maxRetries"),
-            last_error: text(record, "lastError"),
-            error_type: text(record, "errorType"),
+            retry_count: record.int("retryCount").unwrap_or_default(),
+            max_retries: record.int("maxRetries").unwrap_or_default(),
+            last_error: record.text("lastError"),
+            error_type: record.text("errorType"),
         }
-    }
-}
-
-fn number(record: &Record, field: &str) -> i64 {
-    match record.field(field) {
-        Some(Value::Int(number)) => *number,
-        _ => 0,
-    }
-}
-
-fn text<'a>(record: &'a Record, field: &str) -> Option<&'a str> {
-    match record.field(field) {
-        Some(Value::Text(text)) => Some(text),
-        _ => None,
     }
 }

@@ -89,7 +89,7 @@ async fn upload(
     let create = Create { lifecycle: JOB.into(), id: None, owner: None, fields, payload: None };
     let submission = Submission::new(&caller.actor, Call::Create(create)).traced(trace()).carrying(arrived);
     let made = app.engine().submit(submission).await?;
-    let status = if made.already.is_none() { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if made.is_new() { StatusCode::CREATED } else { StatusCode::OK };
     let record = made.record.ok_or_else(Problem::not_found)?;
     answer(status, &JobShape::of(&record))
 }

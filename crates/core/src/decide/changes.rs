@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::snapshot::{CountKey, Key, UniqueKey};
 use crate::record::{Execution, Payload, Record, Token};
-use crate::time::Time;
+use crate::time::{Duration, Time};
 use crate::value::RecordId;
 
 #[derive(Clone, Debug)]
@@ -133,6 +133,8 @@ pub struct Refusal {
     pub audit: Option<Arc<str>>,
     /// `already_committed`: the execution whose effect won.
     pub committed: Option<Token>,
+    /// A limit `per` a time: when the next one begins.
+    pub retry_after: Option<Duration>,
     /// A denial (403 or 404 for want of right) is logged, rate-bounded (INV-9).
     pub denial: bool,
 }

@@ -65,6 +65,7 @@ pub(super) fn refusal(
         reason: reason.into(),
         audit: None,
         committed: None,
+        retry_after: None,
         denial: status == 403,
     })
 }
@@ -81,6 +82,7 @@ pub(super) fn refusal_of_call(event: &str, status: u16, code: &str, reason: impl
         reason: reason.into(),
         audit: None,
         committed: None,
+        retry_after: None,
         denial: status == 403,
     })
 }

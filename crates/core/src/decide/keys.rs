@@ -10,6 +10,7 @@ use super::snapshot::{CountKey, UniqueKey, key_parts};
 use crate::expr::{FaultKind, eval};
 use crate::model::{Clash, KeyPart, Limit, StateSet, Unique};
 use crate::record::Record;
+use crate::time::{Duration, Time};
 use crate::value::{RecordId, Value};
 
 /// Claim and release what the change of a record claims and releases. `before` is `None` at creation.
@@ -156,10 +157,7 @@ pub(super) fn update_limit(
     if old == new {
         return Ok(());
     }
-    let window = limit.per.map(|per| {
-        let (now, per) = (draft.now.micros(), per.micros().max(1));
-        now - now.rem_euclid(per)
-    });
+    let window = limit.per.map(|per| draft.now.micros() - since_begun(draft.now, per));
     let key = |parts| CountKey {
         lifecycle: Arc::clone(&after.lifecycle.name),
         limit: Arc::clone(&limit.name),
@@ -181,8 +179,15 @@ fn count_one_more(draft: &mut Draft, after: &Record, event: &str, limit: &Limit,
     // INV-7, FM-6: exactly `max` are admitted, none where it is zero or less.
     if draft.count(&key)? >= u64::try_from(max).unwrap_or(0) {
         let reason = format!("the limit `{}` of {max} is reached", limit.name);
-        return Err(Halt::Refuse(refusal(after, event, limit.status, &limit.code, reason)));
+        let mut refusal = refusal(after, event, limit.status, &limit.code, reason);
+        refusal.retry_after = limit.per.map(|per| Duration::from_micros(per.micros() - since_begun(draft.now, per)));
+        return Err(Halt::Refuse(refusal));
     }
     draft.add_count(key, 1);
     Ok(())
+}
+
+/// Microseconds since the window of a limit `per` a time has begun: windows follow one another from 1970 on.
+fn since_begun(now: Time, per: Duration) -> i64 {
+    now.micros().rem_euclid(per.micros().max(1))
 }

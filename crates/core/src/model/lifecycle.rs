@@ -308,11 +308,17 @@ impl Lifecycle {
         self.events.iter().find(|event| *event.name == *name)
     }
 
-    /// The roles that its `[who]` asks for, as in `'moderator' in actor.roles`.
+    /// The roles that it asks for, as in `'moderator' in actor.roles`: in its `[who]`, or in what its rows set.
     pub fn roles(&self) -> BTreeSet<Arc<str>> {
         let mut roles = BTreeSet::new();
-        for who in &self.who {
-            walk(&who.formula.expr, &mut |part| {
+        let mut formulas: Vec<&Formula> = self.who.iter().map(|who| &who.formula).collect();
+        for row in self.events.iter().flat_map(|event| &event.rows) {
+            formulas.extend(&row.when);
+            formulas.extend(row.refuse.iter().map(|refuse| &refuse.condition));
+            formulas.extend(row.set.iter().map(|(_, formula)| formula));
+        }
+        for formula in formulas {
+            walk(&formula.expr, &mut |part| {
                 if let Kind::Binary(Binary::In, role, list) = &part.kind
                     && let Kind::Const(Value::Text(role)) = &role.kind
                     && let Kind::Read(Path { root: Root::Actor(ActorPart::Roles), .. }) = &list.kind

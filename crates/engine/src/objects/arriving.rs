@@ -1,11 +1,8 @@
 //! A payload on its way in, piece by piece: for bytes that nobody should hold as a whole.
 
-use std::sync::Arc;
-
 use onceward_core::decide::Call;
 use onceward_core::record::Payload;
 use onceward_store::Content;
-use sha2::{Digest, Sha256};
 
 use super::{LARGE, ObjectWriter, Objects};
 use crate::error::EngineError;
@@ -58,18 +55,21 @@ impl Arriving {
         if let Some(writer) = self.many {
             return Ok(Arrived { payload: writer.finish().await?, contents: Vec::new() });
         }
-        let bytes: Arc<[u8]> = self.few.into();
-        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        let payload = Payload { sha256: Sha256::digest(&bytes).into(), bytes: length };
-        Ok(Arrived { payload, contents: vec![Content { payload, bytes }] })
+        Ok(Content::of(self.few).into())
     }
 }
 
-/// A payload that came piece by piece, and waits for its record. Without one it is nobody's, and goes when it is old.
+/// A payload that has come, and waits for its record. Without one it is nobody's, and goes when it is old.
 #[derive(Clone, Debug)]
 pub struct Arrived {
     payload: Payload,
     contents: Vec<Content>,
+}
+
+impl From<Content> for Arrived {
+    fn from(content: Content) -> Self {
+        Self { payload: content.payload, contents: vec![content] }
+    }
 }
 
 impl Submission {

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Object, Small};
+use crate::input::{self, At, Calls, Given, Object, Small};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, Text, ok};
@@ -88,11 +88,8 @@ async fn fire(
     let if_version = input::if_match(&headers)?;
     let call =
         Call::Fire { record, event: event.into(), input: new.input.open()?, token: new.token.map(Token), if_version };
-    let mut submission = Submission::new(&caller.actor, call).traced(observe::trace());
-    if let Some(key) = input::text(&headers, &IDEMPOTENCY_KEY)? {
-        submission = submission.once(key);
-    }
-    let answer = app.engine().submit(submission).await?;
+    let submission = Submission::new(&caller.actor, call).traced(observe::trace());
+    let answer = app.engine().submit(input::keyed(&headers, submission)?).await?;
     ok(&Fired::of(&answer))
 }
 

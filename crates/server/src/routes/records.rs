@@ -108,21 +108,11 @@ async fn create(
     let submission = new.submission(&caller.actor, &lifecycle)?;
     let submitted = app.engine().submit(submission).await;
     let answer = submitted.map_err(|error| named::explained(&app, error, &lifecycle))?;
-    let status = if is_new(&answer) { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if answer.is_new() { StatusCode::CREATED } else { StatusCode::OK };
     match &answer.record {
         Some(record) => RecordShape::answer(status, record),
-        None => Err(gone(answer.subject)),
+        None => Err(Problem::gone(answer.subject)),
     }
-}
-
-fn is_new(answer: &Answer) -> bool {
-    answer.already.is_none() && !answer.replayed
-}
-
-/// Carried out, long ago perhaps.
-fn gone(record: RecordId) -> Problem {
-    let detail = "a call with this key was carried out before; its record is no longer there, or no longer for you";
-    Problem::new(410, "gone", detail).with("record", record.to_string())
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -155,7 +145,7 @@ impl<'a> MadeRecord<'a> {
         match answer {
             Ok(answer) => Self {
                 record: answer.record.as_deref().map(RecordShape::of),
-                created: Some(is_new(answer)),
+                created: Some(answer.is_new()),
                 error: None,
             },
             Err(problem) => Self { record: None, created: None, error: Some(problem.shape()) },
@@ -181,7 +171,7 @@ async fn create_batch(
     let submissions = new.records.0.into_iter().map(|Object(new)| new.submission(&caller.actor, &lifecycle));
     let answers = submit(&app, submissions.collect()).await?;
     let answers = answers.into_iter().map(|answer| match answer {
-        Ok(answer) if answer.record.is_none() => Err(gone(answer.subject)),
+        Ok(answer) if answer.record.is_none() => Err(Problem::gone(answer.subject)),
         other => other,
     });
     let answers: Vec<_> = answers.collect();

@@ -7,14 +7,13 @@ use onceward_core::hex;
 use onceward_core::record::{Payload, Record};
 use onceward_core::value::RecordId;
 use onceward_engine::EngineError;
-use onceward_server::{App, Asked, At, Caller, Problem, When, bytes, cursor, limit, ok};
+use onceward_server::{App, Asked, At, Caller, Problem, When, bytes, cursor, limit, ok, seen};
 use onceward_store::ListQuery;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{named, number, seen, text};
 use crate::{ASSET, bucket};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -56,11 +55,11 @@ impl<'a> AssetShape<'a> {
             id: asset.id.to_string(),
             state: asset.state_name(),
             owner: &asset.owner,
-            job: named(asset, "job").map(|job| job.to_string()),
+            job: asset.named("job").map(|job| job.to_string()),
             url: is_stored(asset).then(|| image_of(asset.id)),
-            kind: bucket::kind(text(asset, "url").unwrap_or_default()),
-            bytes: number(asset, "bytes"),
-            sha256: text(asset, "sha256").unwrap_or_default(),
+            kind: bucket::kind(asset.text("url").unwrap_or_default()),
+            bytes: asset.int("bytes").unwrap_or_default(),
+            sha256: asset.text("sha256").unwrap_or_default(),
             created_at: When(asset.created_at),
         }
     }
@@ -153,9 +152,9 @@ fn none() -> Problem {
 
 /// The name of a picture in the bucket, and what must be there.
 fn kept(asset: &Record) -> Option<(&str, Payload)> {
-    let sha256 = hex::decode(text(asset, "sha256")?)?;
-    let bytes = u64::try_from(number(asset, "bytes")).ok()?;
-    Some((text(asset, "url")?, Payload { sha256, bytes }))
+    let sha256 = hex::decode(asset.text("sha256")?)?;
+    let bytes = u64::try_from(asset.int("bytes")?).ok()?;
+    Some((asset.text("url")?, Payload { sha256, bytes }))
 }
 
 /// Remove a picture

@@ -13,8 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::jobs::{gone, status};
-use super::{number, text};
+use super::status;
 use crate::{CREDIT, GRANT};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -199,9 +198,9 @@ impl<'a> GrantShape<'a> {
     fn of(grant: &'a Record) -> Self {
         Self {
             id: grant.id.to_string(),
-            user: text(grant, "user").unwrap_or_default(),
-            amount: number(grant, "amount"),
-            order: text(grant, "order").unwrap_or_default(),
+            user: grant.text("user").unwrap_or_default(),
+            amount: grant.int("amount").unwrap_or_default(),
+            order: grant.text("order").unwrap_or_default(),
             created_at: When(grant.created_at),
         }
     }
@@ -224,6 +223,6 @@ async fn grant(State(app): State<App>, caller: Caller, Given(new): Given<NewGran
     let fields = [("user", json!(user)), ("amount", json!(amount)), ("order", json!(order))];
     let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let made = app.engine().create(&caller.actor, GRANT, fields).await?;
-    let grant = made.record.as_ref().ok_or_else(|| gone(made.subject))?;
+    let grant = made.record.as_ref().ok_or_else(|| Problem::gone(made.subject))?;
     answer(status(&made), &GrantShape::of(grant))
 }

@@ -1,31 +1,28 @@
 //! Orders: placing one, looking at it, blocking it, and trying a dead one again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use onceward_core::decide::{Call, Create};
 use onceward_core::model::LinkSource;
-use onceward_core::record::{Payload, Record};
-use onceward_core::time::Time;
-use onceward_core::value::{RecordId, Value};
-use onceward_engine::{Answer, Submission};
-use onceward_server::{App, At, Caller, Given, Problem, ProblemShape, When, answer, ok, text as header_text, trace};
+use onceward_core::record::Record;
+use onceward_core::value::RecordId;
+use onceward_engine::Submission;
+use onceward_server::{
+    App, At, Caller, Given, Nothing, Problem, ProblemShape, When, answer, fire, keyed, ok, seen, trace,
+};
 use onceward_store::{Content, LinkQuery, Store as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{assets, named, number, seen, text};
+use super::{assets, status};
 use crate::provider::{Order, Size};
 use crate::{ASSET, JOB, order};
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(create)).routes(routes!(get)).routes(routes!(replay)).routes(routes!(block))
@@ -84,21 +81,17 @@ struct JobShape<'a> {
 impl<'a> JobShape<'a> {
     fn of(job: &'a Record, asset: Option<RecordId>) -> Self {
         let waits = &**job.state_name() == "failed";
-        let retry_at = match job.field("retryAt") {
-            Some(Value::Time(at)) if waits => Some(When(*at)),
-            _ => None,
-        };
         Self {
             id: job.id.to_string(),
             state: job.state_name(),
             owner: &job.owner,
-            cost: number(job, "cost"),
-            retry_count: number(job, "retryCount"),
-            retry_at,
-            last_error: text(job, "lastError"),
+            cost: job.int("cost").unwrap_or_default(),
+            retry_count: job.int("retryCount").unwrap_or_default(),
+            retry_at: job.time("retryAt").filter(|_| waits).map(When),
+            last_error: job.text("lastError"),
             result_url: asset.map(assets::image_of),
             asset: asset.map(|asset| asset.to_string()),
-            replay_of: named(job, "replayOf").map(|old| old.to_string()),
+            replay_of: job.named("replayOf").map(|old| old.to_string()),
             created_at: When(job.created_at),
             started_at: job.started_at.map(When),
             finished_at: job.finished_at.map(When),
@@ -164,47 +157,13 @@ async fn create(
     if new.prompt.trim().is_empty() {
         return Err(Problem::bad_input("`prompt` says nothing"));
     }
-    let bytes: Arc<[u8]> = order::canonical(&Order { prompt: new.prompt, size: new.size.unwrap_or_default() }).into();
-    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    let payload = Payload { sha256: Sha256::digest(&bytes).into(), bytes: length };
-    let create = Create { lifecycle: JOB.into(), id: None, owner: None, fields: Map::new(), payload: Some(payload) };
-    let submission = Submission {
-        contents: vec![Content { payload, bytes }],
-        ..Submission::new(&caller.actor, Call::Create(create)).traced(trace())
-    };
-    let answer = submit(&app, &headers, submission).await?;
-    let job = answer.record.as_ref().ok_or_else(|| gone(answer.subject))?;
+    let order = Order { prompt: new.prompt, size: new.size.unwrap_or_default() };
+    let create = Create { lifecycle: JOB.into(), id: None, owner: None, fields: Map::new(), payload: None };
+    let payload = Content::of(order::canonical(&order));
+    let submission = Submission::new(&caller.actor, Call::Create(create)).traced(trace()).carrying(payload.into());
+    let answer = app.engine().submit(keyed(&headers, submission)?).await?;
+    let job = answer.record.as_ref().ok_or_else(|| Problem::gone(answer.subject))?;
     shown(&app, &caller, status(&answer), job).await
-}
-
-async fn submit(app: &App, headers: &HeaderMap, submission: Submission) -> Result<Answer, Problem> {
-    let submission = match header_text(headers, &IDEMPOTENCY_KEY)? {
-        Some(key) => submission.once(key),
-        None => submission,
-    };
-    match app.engine().submit(submission).await {
-        Err(error) if error.code() == "quota" => {
-            let now = app.engine().store().now().await?;
-            Err(Problem::from(error).retry_after(rest_of_the_hour(now)))
-        }
-        answered => Ok(answered?),
-    }
-}
-
-/// The quota is that of the clock's hour: before its end there is no use in asking.
-fn rest_of_the_hour(now: Time) -> Duration {
-    const HOUR: i64 = 3_600_000_000;
-    Duration::from_micros((HOUR - now.micros().rem_euclid(HOUR)).unsigned_abs())
-}
-
-pub(super) fn status(answer: &Answer) -> StatusCode {
-    if answer.already.is_none() && !answer.replayed { StatusCode::CREATED } else { StatusCode::OK }
-}
-
-/// Carried out, long ago perhaps.
-pub(super) fn gone(record: RecordId) -> Problem {
-    let detail = "a call with this key was carried out before; its record is no longer there, or no longer for you";
-    Problem::new(410, "gone", detail).with("record", record.to_string())
 }
 
 /// Look at an order
@@ -219,12 +178,6 @@ async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Re
     let job = seen(&app, &caller, JOB, id).await?;
     shown(&app, &caller, StatusCode::OK, &job).await
 }
-
-/// Nothing need be said.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = Nothing)]
-struct Nothing {}
 
 /// Try a dead letter again
 ///
@@ -251,14 +204,14 @@ async fn replay(
     headers: HeaderMap,
     Given(Nothing {}): Given<Nothing>,
 ) -> Result<Response, Problem> {
-    let fired = fire(&app, &caller, id, "replay", &headers).await?;
+    let fired = fire(&app, &caller, (JOB, id), "replay", &headers).await?;
     let status = status(&fired);
     let job = match fired.spawned.first() {
         Some(new) => app.engine().get(&caller.actor, *new).await?,
         // Those that died on the way have been tried again, too.
         None => pointing(&app, &caller, id, (JOB, "replayOf")).await?.into_iter().rfind(|job| !is_dead(job)),
     };
-    let job = job.ok_or_else(|| gone(id))?;
+    let job = job.ok_or_else(|| Problem::gone(id))?;
     shown(&app, &caller, status, &job).await
 }
 
@@ -288,26 +241,7 @@ async fn block(
     headers: HeaderMap,
     Given(Nothing {}): Given<Nothing>,
 ) -> Result<Response, Problem> {
-    let fired = fire(&app, &caller, id, "block", &headers).await?;
-    let job = fired.record.ok_or_else(|| gone(id))?;
+    let fired = fire(&app, &caller, (JOB, id), "block", &headers).await?;
+    let job = fired.record.ok_or_else(|| Problem::gone(id))?;
     ok(&JobShape::of(&job, None))
-}
-
-/// An event of a job's: of nothing else that the caller may see, though it may have one of the same name.
-async fn fire(app: &App, caller: &Caller, id: RecordId, event: &str, headers: &HeaderMap) -> Result<Answer, Problem> {
-    seen(app, caller, JOB, id).await?;
-    let call = Call::Fire { record: id, event: event.into(), input: Map::new(), token: None, if_version: None };
-    submit(app, headers, Submission::new(&caller.actor, call).traced(trace())).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_quota_begins_anew_with_the_hour() {
-        let rest = |now: &str| rest_of_the_hour(now.parse().unwrap());
-        assert_eq!(rest("2026-11-15T20:00:00Z"), Duration::from_hours(1));
-        assert_eq!(rest("2026-11-15T20:59:59.5Z"), Duration::from_millis(500));
-    }
 }

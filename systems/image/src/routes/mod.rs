@@ -4,11 +4,9 @@ mod assets;
 mod credits;
 mod jobs;
 
-use std::sync::Arc;
-
-use onceward_core::record::Record;
-use onceward_core::value::{RecordId, Value};
-use onceward_server::{App, Caller, Part, Problem};
+use axum::http::StatusCode;
+use onceward_engine::Answer;
+use onceward_server::Part;
 use utoipa_axum::router::OpenApiRouter;
 
 /// The image system's routes.
@@ -17,33 +15,7 @@ pub fn part() -> Part {
     Part { routes, ..Part::default() }
 }
 
-/// A record of this lifecycle that the caller may see. One that is not there, one that is not the caller's, and one of another kind look
-/// the same.
-async fn seen(app: &App, caller: &Caller, lifecycle: &str, id: RecordId) -> Result<Arc<Record>, Problem> {
-    let record = app.engine().get(&caller.actor, id).await?;
-    record.filter(|record| *record.lifecycle.name == *lifecycle).ok_or_else(Problem::not_found)
-}
-
-/// What a field says, where it says a text.
-fn text<'a>(record: &'a Record, field: &str) -> Option<&'a str> {
-    match record.field(field) {
-        Some(Value::Text(text)) => Some(text),
-        _ => None,
-    }
-}
-
-/// What a field says, where it says a number.
-fn number(record: &Record, field: &str) -> i64 {
-    match record.field(field) {
-        Some(Value::Int(number)) => *number,
-        _ => 0,
-    }
-}
-
-/// The record that a field names.
-fn named(record: &Record, field: &str) -> Option<RecordId> {
-    match record.field(field) {
-        Some(Value::Ref(id)) => Some(*id),
-        _ => None,
-    }
+/// 201 for what was made, 200 for what was there before.
+fn status(answer: &Answer) -> StatusCode {
+    if answer.is_new() { StatusCode::CREATED } else { StatusCode::OK }
 }

@@ -189,7 +189,8 @@ fn the_hourly_quota_goes_by_role() {
     }
 }
 
-/// IMG-14, INV-7: the hour is the clock's: at its last microsecond the quota is full, at the next it is empty.
+/// IMG-14, INV-7: the hour is the clock's: at its last microsecond the quota is full, at the next it is empty. Who is refused is told how long
+/// that is from now; who is refused for another reason is not.
 #[test]
 fn the_quota_starts_again_with_the_hour() {
     let mut stage = stage().at("2026-11-15T20:10:00Z");
@@ -197,9 +198,21 @@ fn the_quota_starts_again_with_the_hour() {
         order_and_block(&mut stage, "alice", "guest", &format!("picture {number}"));
     }
     stage.pass_for(Duration::from_micros(50 * 60 * 1_000_000 - 1));
-    stage.create("image.job", &user("alice")).payload(b"late").refused(429, "quota");
+    let refused = stage.create("image.job", &user("alice")).payload(b"late").refused(429, "quota");
+    assert_eq!(refused.retry_after, Some(Duration::from_micros(1)));
     stage.pass_for(Duration::from_micros(1));
     stage.create("image.job", &user("alice")).payload(b"early").ok();
+    let refused = stage.create("image.job", &user("alice")).payload(b"second").refused(429, "one_active_job");
+    assert_eq!(refused.retry_after, None);
+}
+
+/// Whoever makes keys, and whoever serves everybody, knows these roles: also those that only decide what a row sets.
+#[test]
+fn the_roles_that_count_are_known() {
+    let lifecycles = systems::load("image");
+    let job = lifecycles.get("image.job").expect("it is shipped");
+    let roles: Vec<String> = job.roles().iter().map(ToString::to_string).collect();
+    assert_eq!(roles, ["moderator", "pro", "user"]);
 }
 
 /// IMG-14: what was refused does not count.
