@@ -58,7 +58,9 @@ pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming
             flight.0.push((size, Box::pin(async move { settle(&shared, requests).await })));
         } else {
             match news(&mut flight, &mut held, &mut incoming, closed).await {
-                News::Settled | News::Overdue => {}
+                // Those who were answered go on first: the next batch may be written right here, and hold up this thread.
+                News::Settled => tokio::task::yield_now().await,
+                News::Overdue => {}
                 News::More(more) => held.add(more),
                 News::Closed => closed = true,
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use onceward_core::decide::{Answer, Question, Refusal};
 use onceward_store::Store;
 use serde_json::{Map, Value as Json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::batch;
 use crate::error::EngineError;
@@ -71,14 +71,13 @@ pub(crate) fn ask<S: Store + 'static>(shared: Arc<Shared<S>>, mut request: Reque
             if request.operation.answers.len() >= ANSWERS {
                 return batch::answer(&shared, request, Err(EngineError::Undecided), Instant::now());
             }
-            let asked = tokio::time::timeout(shared.config.check_time, put(&shared, &request, &question));
-            match asked.await {
-                Ok(Ok(Ok(answer))) => {
+            match put(&shared, &request, &question).await {
+                Ok(Ok(answer)) => {
                     let Question { lifecycle, check, arguments, payload } = question;
                     request.operation.answers.push(Answer { lifecycle, check, arguments, payload, answer });
                 }
-                Ok(Err(error)) => return batch::answer(&shared, request, Err(error), Instant::now()),
-                Ok(Ok(Err(Unanswered(_)))) | Err(_) => {
+                Err(error) => return batch::answer(&shared, request, Err(error), Instant::now()),
+                Ok(Err(Unanswered(_))) => {
                     let refusal = unavailable(&question);
                     shared.counted.refused(refusal.lifecycle.as_ref(), &refusal.code);
                     let refused = Err(EngineError::Refused(Box::new(refusal)));
@@ -95,8 +94,18 @@ async fn put<S: Store>(shared: &Shared<S>, request: &Request, question: &Questio
     let Some(answering) = shared.config.checks.answering.get(&name) else {
         return Ok(Err(Unanswered("nobody answers it".to_owned())));
     };
-    // Never closed, so that it always comes.
-    let _turn = shared.asking.acquire().await;
+    let late = |_| Ok(Err(Unanswered("it took too long".to_owned())));
+    let turn = timeout(shared.config.check_time, shared.asking.turn(&request.operation.actor.id)).await;
+    let Ok(_turn) = turn else { return Ok(Err(Unanswered("its turn did not come in time".to_owned()))) };
+    timeout(shared.config.check_time, answered(shared, answering, request, question)).await.unwrap_or_else(late)
+}
+
+async fn answered<S: Store>(
+    shared: &Shared<S>,
+    answering: &Answering,
+    request: &Request,
+    question: &Question,
+) -> Result<Given, EngineError> {
     let content = match question.payload {
         None => None,
         Some(payload) => match request.contents.iter().find(|content| content.payload == payload) {

@@ -33,9 +33,9 @@ pub struct Config {
     pub grace: Duration,
     /// Who answers the lifecycles' checks.
     pub checks: Checks,
-    /// Questions put to the outside at once; others wait their turn.
+    /// Questions put to the outside at once, a quarter of them for one owner; others wait their turn.
     pub asking: usize,
-    /// How long a question may wait for its turn and its answer together.
+    /// How long a question may wait for its turn, and then for its answer.
     pub check_time: Duration,
     /// How long what has ended is kept. What is over is pruned, unless it is kept for ever.
     pub retention: Retention,

@@ -9,7 +9,6 @@ use onceward_core::record::{Actor, Token};
 use onceward_core::value::RecordId;
 use onceward_store::{Catalog, Content, Store};
 use serde_json::{Map, Value as Json};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tracing::info;
 
@@ -27,6 +26,7 @@ use crate::signals::Signals;
 use crate::stream::LogStream;
 use crate::timers::SetAside;
 use crate::trail::Trail;
+use crate::turns::Turns;
 use crate::working::Worker;
 use crate::{batch, elsewhere, inbox, objects, prune, rehearsal, roll, timers};
 
@@ -66,7 +66,7 @@ impl<S: Store + 'static> Engine<S> {
     pub fn open(store: S, config: Config) -> Self {
         let config = Config { queue: config.queue.max(1), batch: config.batch.max(1), ..config };
         let (queue, incoming) = Queue::new(&config);
-        let asking = Semaphore::new(config.asking.clamp(1, Semaphore::MAX_PERMITS));
+        let asking = Turns::new(config.asking);
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
         let (set_aside, keys, roll) = (SetAside::default(), KeyDesk::default(), Roll::default());

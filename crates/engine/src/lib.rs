@@ -31,6 +31,7 @@
 //! | `signals.rs` | who is woken by what was saved |
 //! | `waiting.rs` | who waits for jobs: as many are woken as there may be jobs |
 //! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
+//! | `turns.rs` | so much of something at once, and a share of it for one owner |
 //! | `shared.rs` | what these parts share |
 //! | `counted.rs` | what the engine has done, counted |
 //! | `spans.rs` | what it tells of operations and executions that stand in a trace |
@@ -82,6 +83,7 @@ mod spans;
 mod stream;
 mod timers;
 mod trail;
+mod turns;
 mod verify;
 mod waiting;
 mod working;

@@ -6,7 +6,6 @@ use onceward_core::decide::Call;
 use onceward_core::record::{Actor, Payload};
 use onceward_core::value::RecordId;
 use onceward_store::Store;
-use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::counted::Counted;
@@ -19,6 +18,7 @@ use crate::roll::Roll;
 use crate::signals::Signals;
 use crate::timers::SetAside;
 use crate::trail::Trail;
+use crate::turns::Turns;
 
 #[derive(Debug)]
 pub(crate) struct Shared<S> {
@@ -33,7 +33,7 @@ pub(crate) struct Shared<S> {
     pub(crate) roll: Roll,
     pub(crate) keys: KeyDesk,
     /// Questions that may be with the outside at once.
-    pub(crate) asking: Semaphore,
+    pub(crate) asking: Turns,
 }
 
 /// Due records in one go.

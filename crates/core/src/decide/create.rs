@@ -69,13 +69,14 @@ impl Run<'_> {
         if let Err(reason) = payload_fits(lifecycle.payload, payload) {
             return Ok(Err(NotTaken::Input(reason)));
         }
-        let id = match id {
-            Some(id) => id,
-            None => self.draft.new_id(),
-        };
         // An operation that is decided again after it was saved must not make its record anew over the old one. But whoever could not
         // have made one is not told that there is one.
-        let taken = self.draft.stored(id)?.is_some();
+        let (id, taken) = if let Some(id) = id {
+            (id, self.draft.stored(id)?.is_some())
+        } else {
+            let id = self.draft.new_id();
+            (id, self.draft.is_known(id))
+        };
         let record = self.newborn(&lifecycle, id, owner, payload);
         let occasion = Occasion { event: "create", caller, given, result: &[], error: None, creating: true };
         let mut best = NotTaken::State;

@@ -178,6 +178,12 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Whether the snapshot has a record with an id that was made here. Nobody is asked for it: chance stands behind such an id, and a store
+    /// takes no second record under one.
+    pub(super) fn is_known(&self, id: RecordId) -> bool {
+        self.snapshot.records.get(&id).is_some_and(Option::is_some)
+    }
+
     /// Where the record stands among those that the operation has touched.
     fn place_of(&self, id: RecordId) -> Option<usize> {
         if self.entries.len() <= SCANNED {

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use onceward_core::decide::{Call, Decision, Operation, Snapshot, decide};
+use onceward_core::decide::{Call, Create, Decision, Operation, Snapshot, decide};
 use onceward_core::diagnostic::Files;
 use onceward_core::time::Time;
+use onceward_core::value::RecordId;
 use onceward_store::{Batch, Clock, MemoryStore, Outcome, Save, Store, Write};
 use onceward_testkit::random::{self, Chance, Play, seeds};
-use onceward_testkit::systems;
+use onceward_testkit::{systems, user};
+use serde_json::Map;
 
 use super::{Decided, Hints, decide_all};
 use crate::error::EngineError;
@@ -127,4 +129,26 @@ fn a_batch_is_what_one_by_one_would_be() {
     }
     println!("{came:?}");
     assert!(came.batches < came.operations && came.due > 0, "{came:?}");
+}
+
+/// The store is not asked for a record whose id was made here; for one that the caller names it is.
+#[test]
+fn an_id_of_our_own_is_not_looked_for() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let store = MemoryStore::new(Clock::manual(Time::from_secs(0)));
+        let files = Files { files: systems::sources("execution") };
+        let catalog = store.put_definitions(&files).await.expect("a sound system");
+        for (id, looks) in [(None, 0), (Some(RecordId(uuid::Uuid::from_u128(7))), 1)] {
+            let fields = Map::new();
+            let create = Create { lifecycle: "execution.job".into(), id, owner: None, fields, payload: None };
+            let call = Call::Create(create);
+            let operation = Operation { seed: 1, actor: user("ann"), call, answers: Vec::new(), trace: None };
+            let (request, now) = (Request::of(operation, 0), Time::from_secs(0));
+            let decided = decide_all(&store, &catalog.definitions, &[request], Hints::default(), now, due_seed).await;
+            let decided = decided.expect("decided");
+            assert!(matches!(decided.writes[0].outcome, Outcome::Changes(_)), "{:?}", decided.writes);
+            assert_eq!(decided.looks, looks);
+        }
+    });
 }

@@ -14,6 +14,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::connect::BEGIN;
+use super::definitions;
 use super::load::{Asking, Wish};
 use super::pipeline::{Pipeline, arg};
 use super::rows::{self, key_text, size};
@@ -222,11 +223,15 @@ impl<'a> Ground<'a> {
             records: None,
             leases: None,
             numbers: 0,
+            newest: None,
             probe: None,
         };
         self.claim(&mut asked, now);
         self.lock(&mut asked);
         asked.numbers = asked.pipeline.add(NUMBERS, vec![arg(size(self.new.len()))]);
+        if !self.new.is_empty() {
+            asked.newest = Some(asked.pipeline.add(definitions::NEWEST, Vec::new()));
+        }
         let probe = self.base.probe();
         let asking = Asking::new(&mut asked.pipeline, &known.names, &probe, &self.compared, Wish::Standing)?;
         asked.probe = Some((probe, asking));
@@ -376,7 +381,17 @@ pub(super) struct Asked<'a> {
     records: Option<usize>,
     leases: Option<usize>,
     numbers: usize,
+    newest: Option<usize>,
     probe: Option<(Base, Asking)>,
+}
+
+impl Asked<'_> {
+    /// Whether others have brought lifecycles that the batch has not heard of. A new record need not be looked for, so nothing may have told
+    /// of them before; and it is made by what is current.
+    pub(super) fn is_outdated(&self, answers: &[Vec<Row>], catalog: u32) -> Result<bool, StoreError> {
+        let newest = self.newest.and_then(|at| answers[at].first()).map_or(Ok(0), |row| rows::number(row, 0))?;
+        Ok(newest > catalog)
+    }
 }
 
 /// How the records that were locked stand.

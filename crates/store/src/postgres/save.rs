@@ -66,6 +66,11 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
             return Err(Failure { again: failure.again || dead, ..failure });
         }
     };
+    if asked.is_outdated(&answers, batch.catalog)? {
+        transaction.roll_back().await;
+        inner.refresh().await?;
+        return Ok(Save::Conflict(Conflict::default()));
+    }
     let stood = ground.stood(asked, &answers, known)?;
     if !stood.conflict.is_empty() {
         transaction.roll_back().await;

@@ -74,8 +74,8 @@ use work::Looked;
 const READERS: usize = 3;
 
 /// So few operations are written by whoever brings them, where nobody else is writing and the disk was quick the last time: to wake
-/// the thread that writes, and to be woken by it, takes longer than the disk. And so few jobs are looked for by whoever asks: they stand in a page or two that are nearly always in memory, and waking another
-/// thread twice takes longer.
+/// the thread that writes, and to be woken by it, takes longer than the disk. And so few jobs are looked for, and so few keys loaded, by whoever asks: they stand in a page or two that are nearly always in memory, and
+/// waking another thread twice takes longer.
 const FEW: usize = 16;
 
 /// A store in a file. Clones are the same store; the file is closed when the last one is dropped.
@@ -234,6 +234,12 @@ impl Store for SqliteStore {
         let keys = self.inner.shared.recall(base, keys);
         if keys.is_empty() {
             return Ok(());
+        }
+        if keys.len() <= FEW
+            && self.inner.shared.disk_is_quick.load(Ordering::Relaxed)
+            && let Ok(near) = self.inner.near.try_lock()
+        {
+            return near.read(|connection, known| load::load(connection, known, base, &keys));
         }
         let mut taken = std::mem::take(base);
         *base = self
