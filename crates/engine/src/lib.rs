@@ -105,7 +105,7 @@ pub use objects::{
     Arrived, Arriving, Collected, LARGE, ObjectError, ObjectWriter, Objects, PayloadReader, collect, verify_objects,
 };
 pub use once::Once;
-pub use prune::{PruneOptions, Pruned, prune};
+pub use prune::{PruneOptions, Pruned, prune, prune_watched};
 pub use queue::{Answer, Submission};
 pub use reading::{Attempts, History};
 pub use relations::{Linked, Neighbour, Relations, RelationsQuery};

@@ -187,7 +187,7 @@ fn ends(catalog: &Catalog, moving: &Moving) -> Result<(Vec<Arc<Lifecycle>>, Arc<
             .definitions
             .get(name)
             .cloned()
-            .ok_or_else(|| refused("move", 404, "no_such_lifecycle", format!("there is no lifecycle `{name}`")))?,
+            .ok_or_else(|| refused("move", 404, "no_such_lifecycle", catalog.definitions.no_lifecycle(name)))?,
     };
     let from = match &moving.from {
         Some(hash) => vec![version_of(catalog, name, hash)?],

@@ -216,7 +216,12 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for Asked<T> {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         match Query::from_request_parts(parts, app).await {
             Ok(Query(asked)) => Ok(Self(asked)),
-            Err(error) => Err(Problem::bad_input(error.body_text())),
+            // Without the library's own words before it.
+            Err(error) => {
+                let text = error.body_text();
+                let said = text.split_once("query string: ").map_or(&*text, |(_, said)| said);
+                Err(Problem::bad_input(format!("behind the `?`: {said}")))
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What can be set.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub struct Settings {
     pub loopback: bool,
     /// Requests a second of one key; 0 for no limit.
     pub requests_per_second: u32,
+    /// Lifecycles that ship with the server and were left out, each with the reason: whoever asks for one is told it.
+    pub left_out: BTreeMap<Arc<str>, String>,
     /// What watches; the engine's spans go to the same one.
     pub observe: Arc<Observe>,
 }
@@ -69,6 +72,7 @@ impl Default for Settings {
             inline_payload: 64 << 10,
             loopback: false,
             requests_per_second: 5_000,
+            left_out: BTreeMap::new(),
             observe: Observe::new(),
         }
     }

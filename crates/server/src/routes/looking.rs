@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{self, Asked, At};
+use crate::named;
 use crate::problem::Problem;
 use crate::shape::{EffectShape, EntryShape, ExecutionShape, RecordShape, bytes, etag, ok};
 
@@ -56,12 +57,13 @@ pub(crate) struct Records<'a> {
 
 /// List records
 ///
-/// Those that the caller may see, oldest first.
+/// Those that the caller may see, oldest first. 404 where there is no such lifecycle, 422 where it has no such state.
 #[utoipa::path(
     get, path = "/v1/records", tag = "records", params(Listing),
     responses((status = 200, description = "A page of them", body = Records))
 )]
 async fn list(State(app): State<App>, caller: Caller, Asked(asked): Asked<Listing>) -> Result<Response, Problem> {
+    named::must_be_there(&app, asked.lifecycle.as_deref(), asked.state.as_deref()).await?;
     let query = ListQuery {
         lifecycle: asked.lifecycle.map(Into::into),
         state: asked.state.map(Into::into),

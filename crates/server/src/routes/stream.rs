@@ -24,6 +24,7 @@ use crate::app::App;
 use crate::caller::Caller;
 use crate::gate::Place;
 use crate::input::{self, Asked, LAST_EVENT_ID};
+use crate::named;
 use crate::problem::{self, Problem};
 use crate::shape::EntryShape;
 
@@ -72,7 +73,7 @@ pub(crate) struct Told {
 ///
 /// Server-sent events: `id` is the entry's place, `event` is `entry`, `data` an Entry. First, and now and then where nothing comes, there is
 /// an `id` without data: how far the log was looked through. Whoever breaks off there goes on from there. `Last-Event-ID` goes before `after`. 410 with
-/// the `oldest` place where pruning took what comes after the place. It ends when the caller's key does.
+/// the `oldest` place where pruning took what comes after the place. 404 where there is no such lifecycle. It ends when the caller's key does.
 #[utoipa::path(
     get, path = "/v1/stream", tag = "log",
     params(Following, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{1,18}$", description = "The place after which to go on")),
@@ -92,6 +93,7 @@ async fn stream(
         return Err(Problem::leaving());
     }
     input::wait(&app, from.wait_ms)?;
+    named::must_be_there(&app, from.lifecycle.as_deref(), None).await?;
     let store = app.engine().store();
     let place = input::text(&headers, &LAST_EVENT_ID)?
         .map(|text| text.parse().map_err(|_| Problem::bad_input("Last-Event-ID is a place in the log")))
