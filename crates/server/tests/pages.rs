@@ -20,6 +20,7 @@ const MANY: usize = 12;
 /// What the engine puts on a page, unless one thing alone is larger.
 const PAGE: usize = 8 << 20;
 
+#[expect(clippy::needless_pass_by_value, reason = "a closure, written where it is used")]
 fn on_each(test: impl AsyncFn(&House)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {

@@ -10,6 +10,7 @@ use onceward_testkit::http::{self, Reply};
 
 const CREATE: &str = "/v1/lifecycles/house.job/records";
 
+#[expect(clippy::needless_pass_by_value, reason = "a closure, written where it is used")]
 fn with(test: impl AsyncFn(&House)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {

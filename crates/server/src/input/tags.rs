@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn with(name: HeaderName, lines: &[&'static str]) -> HeaderMap {
+    fn with(name: &HeaderName, lines: &[&'static str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(name.clone(), HeaderValue::from_static(line));
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn any_of_a_list_will_do() {
-        let asked = |lines: &[&'static str]| if_match(&with(header::IF_MATCH, lines)).map_err(|_| ());
+        let asked = |lines: &[&'static str]| if_match(&with(&header::IF_MATCH, lines)).map_err(|_| ());
         assert_eq!(asked(&[]), Ok(None));
         assert_eq!(asked(&["*"]), Ok(None));
         assert_eq!(asked(&[" * "]), Ok(None));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn whoever_knows_the_version_is_told_so() {
-        let known = |line: &'static str| is_known(&with(header::IF_NONE_MATCH, &[line]), 3);
+        let known = |line: &'static str| is_known(&with(&header::IF_NONE_MATCH, &[line]), 3);
         for yes in ["*", "\"3\"", "W/\"3\"", "\"2\", W/\"3\", \"4\"", "\"a,b\",\"3\""] {
             assert!(known(yes), "{yes}");
         }
