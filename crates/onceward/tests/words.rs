@@ -105,7 +105,7 @@ fn a_lifecycle_or_a_state_that_is_not_there_is_told() {
 #[test]
 fn states_of_old_versions_are_known() {
     let folder = folder("words-versions");
-    with_door(&folder, &DOOR.replace("gone", "lost")).end();
+    with_door(&folder, &DOOR.replace("gone", "lost")).stop();
     let serving = with_door(&folder, DOOR);
     for (state, code) in [("gone", 0), ("lost", 0), ("open", 1)] {
         let listed = onceward(&folder, &["list", "door.door", "--state", state, "--server", &serving.url()]);
