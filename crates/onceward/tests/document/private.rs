@@ -52,8 +52,8 @@ fn nobody_else_on_the_machine_reads_what_is_kept() {
         .output()
         .expect("it runs");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let mode = std::fs::metadata(&copy).expect("it is there").permissions().mode();
-    assert_eq!(mode & 0o7777, 0o640);
+    let stayed = std::fs::metadata(&copy).expect("it is there").permissions().mode();
+    assert_eq!(stayed & 0o7777, 0o640);
 }
 
 /// The document is for its owner and the worker that has it; the result for its owner and for operators. For strangers neither is there.
