@@ -54,7 +54,7 @@ impl<'a> Survey<'a> {
                 match event.kind {
                     EventKind::Lease => self.leased = self.leased.with(to),
                     EventKind::Commit if row.to.is_none() && !only_refuses(row) => {
-                        self.committed = self.committed.with(from)
+                        self.committed = self.committed.with(from);
                     }
                     _ => {}
                 }
