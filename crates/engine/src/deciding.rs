@@ -244,7 +244,7 @@ impl Turn<'_> {
                 }
                 Decision::NoOp(no_op) => {
                     let (already, met) = (Some(no_op.reason), no_op.met.clone());
-                    let answer = Answer { already, met, ..self.answer(operation, no_op.subject) };
+                    let answer = Answer { met, already, ..self.answer(operation, no_op.subject) };
                     (Outcome::NoOp(no_op), Ok(answer))
                 }
                 Decision::Refusal(refusal) => (Outcome::Refusal(refusal.clone()), Err(EngineError::Refused(refusal))),
