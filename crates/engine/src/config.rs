@@ -19,6 +19,8 @@ pub struct Config {
     pub batch: usize,
     /// Records or log entries in one answer; whoever wants more asks for the next page.
     pub page: usize,
+    /// Bytes of one answer with many records, log entries or attempts. It ends early where it is full; one comes in any case.
+    pub page_bytes: usize,
     /// Bytes that one call may bring in its fields or its input, its names included. A payload's are bounded by its lifecycle.
     pub input_bytes: usize,
     /// Bytes of a worker's result.
@@ -54,6 +56,7 @@ impl Default for Config {
             queue_bytes: 256 << 20,
             batch: 1_000,
             page: 1_000,
+            page_bytes: 8 << 20,
             input_bytes: 1 << 20,
             result_bytes: 1 << 20,
             denials: 60,

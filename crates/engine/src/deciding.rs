@@ -98,9 +98,11 @@ async fn decide_on<S: Store>(
     let mut idle = 0;
     loop {
         if !look.is_empty() {
+            for (at, reply) in once::recall(store, definitions, requests, &look, now).await? {
+                decided.replies[at] = Some(reply);
+            }
             for at in look.drain(..) {
                 looked[at] = true;
-                decided.replies[at] = once::recall(store, definitions, &requests[at], now).await?;
             }
             waiting.retain(|at| decided.replies[*at].is_none());
         }

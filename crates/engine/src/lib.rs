@@ -86,6 +86,7 @@ mod trail;
 mod turns;
 mod verify;
 mod waiting;
+mod weight;
 mod working;
 
 pub use checks::{Asked, Checks, Unanswered};
@@ -104,9 +105,10 @@ pub use objects::{
     Arrived, Arriving, Collected, LARGE, ObjectError, ObjectWriter, Objects, PayloadReader, collect, verify_objects,
 };
 pub use once::Once;
-pub use prune::{PruneOptions, Pruned, prune};
+pub use prune::{PruneOptions, Pruned, prune, prune_watched};
 pub use queue::{Answer, Submission};
-pub use relations::{Linked, Relations, RelationsQuery};
+pub use reading::{Attempts, History};
+pub use relations::{Linked, Neighbour, Relations, RelationsQuery};
 pub use retention::Retention;
 pub use roll::{WorkerNow, Workers};
 pub use spans::{ExecutionSpan, OperationSpan, Spans, trace_of};

@@ -43,7 +43,7 @@ impl<S: Store + 'static> Engine<S> {
 pub fn version_of(catalog: &Catalog, name: &str, hash: &str) -> Result<Arc<Lifecycle>, EngineError> {
     let versions = catalog.versions(name);
     if versions.is_empty() {
-        return Err(refused("use", 404, "no_such_lifecycle", format!("there is no lifecycle `{name}`")));
+        return Err(refused("use", 404, "no_such_lifecycle", catalog.definitions.no_lifecycle(name)));
     }
     if hash.len() < PREFIX {
         let reason = format!("at least {PREFIX} characters of the version's hash are wanted");

@@ -122,7 +122,8 @@ impl<S: Store + 'static> Engine<S> {
         let plan = self.plan_move(actor, moving).await?;
         let limit = limit.clamp(1, MOST_MOVED.min(self.shared.config.batch));
         let store = &self.shared.store;
-        let query = ListQuery { lifecycle: Some(Arc::clone(&moving.lifecycle)), after, limit, ..ListQuery::default() };
+        let (lifecycle, bytes) = (Some(Arc::clone(&moving.lifecycle)), Some(self.shared.config.page_bytes));
+        let query = ListQuery { lifecycle, after, limit, bytes, ..ListQuery::default() };
         let page = store.list(&query).await?;
         let goes = |record: &Arc<Record>| {
             plan.from.iter().any(|(version, _)| version.hash == record.lifecycle.hash)
@@ -186,7 +187,7 @@ fn ends(catalog: &Catalog, moving: &Moving) -> Result<(Vec<Arc<Lifecycle>>, Arc<
             .definitions
             .get(name)
             .cloned()
-            .ok_or_else(|| refused("move", 404, "no_such_lifecycle", format!("there is no lifecycle `{name}`")))?,
+            .ok_or_else(|| refused("move", 404, "no_such_lifecycle", catalog.definitions.no_lifecycle(name)))?,
     };
     let from = match &moving.from {
         Some(hash) => vec![version_of(catalog, name, hash)?],

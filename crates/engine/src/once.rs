@@ -46,6 +46,13 @@ impl Once {
         Self::new(key, Sha256::digest(&text).into())
     }
 
+    /// The same key, where more was asked than the call says.
+    #[must_use]
+    pub fn with(self, more: &str) -> Self {
+        let digest = Sha256::new().chain_update(self.digest).chain_update(more).finalize();
+        Self { digest: digest.into(), ..self }
+    }
+
     /// A key has from 1 to 255 characters. Control characters are the engine's own.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let fits = !self.key.is_empty() && self.key.chars().count() <= KEY_CHARS;
@@ -168,32 +175,41 @@ struct Kept {
     stop: bool,
 }
 
-/// What was answered to a request's key before; `None` where it was not used.
+/// What was answered to the keys of these requests before, all looked for at once: by the request's place. Those that were not used
+/// are left out.
 pub(crate) async fn recall<S: Store>(
     store: &S,
     definitions: &Definitions,
-    request: &Request,
+    requests: &[Request],
+    at: &[usize],
     now: Time,
-) -> Result<Option<Reply>, EngineError> {
-    let Some(keyed) = &request.keyed else { return Ok(None) };
-    answered(store, definitions, &request.operation.actor, &keyed.name, &keyed.digest, now).await
+) -> Result<Vec<(usize, Reply)>, EngineError> {
+    let keyed = at.iter().filter_map(|at| Some((*at, requests[*at].keyed.as_ref()?)));
+    let (at, keyed): (Vec<usize>, Vec<&Keyed>) = keyed.unzip();
+    let names: Vec<RequestName> = keyed.iter().map(|keyed| keyed.name.clone()).collect();
+    let mut replies = Vec::new();
+    for ((at, keyed), found) in at.into_iter().zip(keyed).zip(store.requests(&names).await?) {
+        let Some(found) = found else { continue };
+        let actor = &requests[at].operation.actor;
+        replies.push((at, answered(store, definitions, actor, &found, &keyed.digest, now).await?));
+    }
+    Ok(replies)
 }
 
-/// What was answered to this key before, as its owner may see it now.
+/// What was answered to a key before, as its owner may see it now.
 pub(crate) async fn answered<S: Store>(
     store: &S,
     definitions: &Definitions,
     actor: &Actor,
-    name: &RequestName,
+    request: &onceward_store::Request,
     digest: &[u8; 32],
     now: Time,
-) -> Result<Option<Reply>, EngineError> {
-    let Some(request) = store.request(name).await? else { return Ok(None) };
+) -> Result<Reply, EngineError> {
     if request.digest != *digest {
-        return Ok(Some(Err(EngineError::KeyReused)));
+        return Ok(Err(EngineError::KeyReused));
     }
     let kept: Kept = serde_json::from_str(&request.answer)
-        .map_err(|error| StoreError::Corrupt(format!("the answer to the key `{}`: {error}", name.key)))?;
+        .map_err(|error| StoreError::Corrupt(format!("the answer to the key `{}`: {error}", request.name.key)))?;
     let mut record = store.record(kept.subject).await?;
     if let Some(found) = &record
         && !worked_on(found, actor)
@@ -202,7 +218,7 @@ pub(crate) async fn answered<S: Store>(
         record = None;
     }
     let Kept { subject, version, token, spawned, met, already, stop } = kept;
-    Ok(Some(Ok(Answer { subject, version, token, record, spawned, met, already, stop, replayed: true })))
+    Ok(Ok(Answer { subject, version, token, record, spawned, met, already, stop, replayed: true }))
 }
 
 /// A worker is told how its job stands, as by any repeated report.

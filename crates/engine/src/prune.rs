@@ -22,6 +22,7 @@ use crate::objects::collect;
 use crate::retention::Retention;
 use crate::roll;
 use crate::shared::Shared;
+use crate::verify::Watch;
 
 /// Records that are looked at in one read.
 const STEP: usize = 1_000;
@@ -111,6 +112,32 @@ pub(crate) async fn tidy<S: Store>(shared: &Shared<S>) -> Result<(), EngineError
 
 /// Take out of a store what is over by its clock. Beside an engine that writes, or with none.
 pub async fn prune<S: Store>(store: &S, options: &PruneOptions) -> Result<Pruned, StoreError> {
+    carry_out(store, options, None).await
+}
+
+/// The same, and somebody is told how far it is.
+pub async fn prune_watched<S: Store>(
+    store: &S,
+    options: &PruneOptions,
+    watch: &mut dyn Watch,
+) -> Result<Pruned, StoreError> {
+    let counts = store.counts_by_version().await?;
+    let all = counts.iter().map(|count| count.count).sum();
+    carry_out(store, options, Some(Watched { watch, all })).await
+}
+
+/// Somebody looks on.
+struct Watched<'a> {
+    watch: &'a mut dyn Watch,
+    /// Records, when it began.
+    all: u64,
+}
+
+async fn carry_out<S: Store>(
+    store: &S,
+    options: &PruneOptions,
+    watched: Option<Watched<'_>>,
+) -> Result<Pruned, StoreError> {
     let now = store.now().await?;
     let retention = Retention { batch: options.retention.batch.max(1), ..options.retention.clone() };
     let catalog = store.definitions().await?;
@@ -128,6 +155,7 @@ pub async fn prune<S: Store>(store: &S, options: &PruneOptions) -> Result<Pruned
         chosen: Vec::new(),
         shares: BTreeMap::new(),
         pruned: Pruned::default(),
+        watched,
     };
     if let Some(before) = retention.over_somewhere(now) {
         sweep.records(before, options.most.unwrap_or(u64::MAX)).await?;
@@ -157,7 +185,7 @@ fn looked_up(catalog: &Catalog) -> HashSet<Arc<str>> {
 type Kind = (Arc<str>, Arc<str>, Arc<str>);
 
 /// One walk through the records of a store.
-struct Sweep<'a, S> {
+struct Sweep<'a, 'w, S> {
     store: &'a S,
     now: Time,
     retention: &'a Retention,
@@ -174,11 +202,12 @@ struct Sweep<'a, S> {
     chosen: Vec<Kin>,
     shares: BTreeMap<Kind, u64>,
     pruned: Pruned,
+    watched: Option<Watched<'w>>,
 }
 
-impl<S: Store> Sweep<'_, S> {
+impl<S: Store> Sweep<'_, '_, S> {
     async fn records(&mut self, before: Time, most: u64) -> Result<(), StoreError> {
-        let mut after = 0;
+        let (mut after, mut looked) = (0, 0);
         loop {
             let page = self.store.old(&OldQuery { after, before, limit: STEP }).await?;
             self.settled.clear();
@@ -194,16 +223,26 @@ impl<S: Store> Sweep<'_, S> {
                     self.meet(&page.records[at..]).await?;
                 }
                 self.choose(*id).await?;
+                self.is_at(looked + at);
                 let entries: u64 = self.chosen.iter().map(|kin| kin.record.version).sum();
                 if self.chosen.len() >= self.retention.batch || entries >= ENTRIES {
                     self.flush().await?;
                 }
             }
             self.flush().await?;
+            looked += STEP;
+            self.is_at(looked);
             match page.next {
                 Some(next) => after = next,
                 None => return Ok(()),
             }
+        }
+    }
+
+    /// So many records were looked at.
+    fn is_at(&mut self, looked: usize) {
+        if let Some(Watched { watch, all }) = &mut self.watched {
+            watch.progress("records", u64::try_from(looked).unwrap_or(u64::MAX).min(*all), *all);
         }
     }
 

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use onceward_core::decide::{Effect, Reading, Shown, is_due, reading, sees_all, shown_to};
+use onceward_core::execution_id::ExecutionId;
 use onceward_core::model::Definitions;
-use onceward_core::record::{Actor, Execution, Record};
+use onceward_core::record::{Actor, Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{Base, Catalog, Entry, ListQuery, Page, StateCount, Store};
@@ -17,6 +18,7 @@ use crate::error::EngineError;
 use crate::objects::PayloadReader;
 use crate::shared::{Shared, due};
 use crate::timers::came_of;
+use crate::weight::weight;
 
 /// Turns of bringing records up to date for one look.
 const TURNS: usize = 1_000;
@@ -27,6 +29,9 @@ const LOOKED_THROUGH: usize = 1_000;
 
 /// Short looks at the store for one page, where few of the records fit.
 const LOOKS: usize = 100;
+
+/// Looks at records after which what was read of others is forgotten.
+const REMEMBERED: usize = 32;
 
 /// What is due is done before a list or a count, in so many batches at most; what a page shows is brought up to date in any
 /// case.
@@ -45,19 +50,33 @@ impl<S: Store + 'static> Engine<S> {
         id: RecordId,
         after: u64,
         limit: usize,
-    ) -> Result<Option<Vec<Entry>>, EngineError> {
-        if self.get(actor, id).await?.is_none() {
-            return Ok(None);
-        }
-        Ok(Some(self.shared.store.history(id, after, self.shared.page(limit)).await?))
+    ) -> Result<Option<History>, EngineError> {
+        let Some(record) = self.get(actor, id).await? else { return Ok(None) };
+        let entries = self.shared.store.history(id, after, self.shared.most(limit)).await?;
+        let next = entries.last().map(|last| last.version).filter(|last| *last < record.version);
+        Ok(Some(History { entries, next }))
     }
 
-    /// All attempts at a job, the first first. `None` where there is no record that the actor may see.
-    pub async fn executions(&self, actor: &Actor, id: RecordId) -> Result<Option<Vec<Execution>>, EngineError> {
-        if self.get(actor, id).await?.is_none() {
-            return Ok(None);
-        }
-        Ok(Some(self.shared.store.executions(id).await?))
+    /// The attempts at a job after a token, the first first: a page of them. `None` where there is no record that the actor may see.
+    pub async fn executions(
+        &self,
+        actor: &Actor,
+        id: RecordId,
+        after: Token,
+        limit: usize,
+    ) -> Result<Option<Attempts>, EngineError> {
+        let Some(record) = self.get(actor, id).await? else { return Ok(None) };
+        let executions = self.shared.store.attempts(id, after, self.shared.most(limit)).await?;
+        // The newest has the record's own number.
+        let next = executions.last().map(|last| last.token).filter(|last| last.0 < record.attempt);
+        Ok(Some(Attempts { executions, next }))
+    }
+
+    /// One of them. `None` where there is none that the actor may see.
+    pub async fn execution(&self, actor: &Actor, at: ExecutionId) -> Result<Option<Execution>, EngineError> {
+        let before = Token(at.token.0.saturating_sub(1));
+        let found = self.executions(actor, at.record, before, 1).await?;
+        Ok(found.and_then(|mut found| found.executions.pop()).filter(|execution| execution.token == at.token))
     }
 
     /// What a job's commit left; `None` too where there is no record that the actor may see.
@@ -114,6 +133,8 @@ impl<S: Store + 'static> Engine<S> {
             return Ok(page);
         }
         let (wanted, mut looked_through, mut looks) = (query.limit, 0, 0);
+        let (most, mut bytes) = (self.shared.config.page_bytes, 0_usize);
+        query.bytes = Some(most);
         loop {
             query.limit = wanted - page.records.len();
             let found = self.shared.store.list(&query).await?;
@@ -121,16 +142,28 @@ impl<S: Store + 'static> Engine<S> {
             page.unreadable += found.unreadable;
             looks += 1;
             let now = self.shared.store.now().await?;
-            for record in found.records {
+            for (place, record) in found.places.into_iter().zip(found.records) {
                 match reader.listed(record, now, &asked).await {
-                    Ok(record) => page.records.extend(record),
+                    Ok(Some(record)) => {
+                        bytes = bytes.saturating_add(weight(&record));
+                        if bytes > most && !page.records.is_empty() {
+                            // Behind the one before it.
+                            page.next = query.after;
+                            return Ok(page);
+                        }
+                        page.records.push(record);
+                        page.places.push(place);
+                    }
+                    Ok(None) => {}
                     // Nobody can say what it is now: whoever asks for it by its id is told why.
                     Err(error) if error.may_be_of_one() => page.unreadable += 1,
                     Err(error) => return Err(error),
                 }
+                query.after = Some(place);
             }
             (page.next, query.after) = (found.next, found.next);
-            let is_full = page.records.len() >= wanted;
+            // What little room is left is not worth another look.
+            let is_full = page.records.len() >= wanted || bytes > most / 4 * 3;
             if page.next.is_none() || is_full || looked_through >= LOOKED_THROUGH || looks >= LOOKS {
                 return Ok(page);
             }
@@ -167,6 +200,22 @@ impl<S: Store + 'static> Engine<S> {
     }
 }
 
+/// A page of a record's log.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pub entries: Vec<Entry>,
+    /// The version after which the next page starts; `None` on the last.
+    pub next: Option<u64>,
+}
+
+/// A page of the attempts at a job.
+#[derive(Clone, Debug, Default)]
+pub struct Attempts {
+    pub executions: Vec<Execution>,
+    /// The token after which the next page starts; `None` on the last.
+    pub next: Option<Token>,
+}
+
 /// One actor's look at the store.
 pub(crate) struct Reader<'a, S> {
     shared: &'a Shared<S>,
@@ -174,12 +223,14 @@ pub(crate) struct Reader<'a, S> {
     catalog: Arc<Catalog>,
     /// What was read of other records, to tell who may see this one.
     base: Base,
+    /// How often that was asked since the base was empty.
+    looks: usize,
 }
 
 impl<'a, S: Store> Reader<'a, S> {
     pub(crate) async fn new(shared: &'a Shared<S>, actor: &'a Actor) -> Result<Self, EngineError> {
         let catalog = shared.store.definitions().await?;
-        Ok(Self { shared, actor, catalog, base: Base::default() })
+        Ok(Self { shared, actor, catalog, base: Base::default(), looks: 0 })
     }
 
     /// A record brought up to date, where the actor may see it.
@@ -210,6 +261,7 @@ impl<'a, S: Store> Reader<'a, S> {
     /// Whether the actor may see a record as it was last saved: for its log, which a closing engine can still tell.
     pub(crate) async fn sees(&mut self, id: RecordId) -> Result<bool, EngineError> {
         let Some(record) = self.shared.store.record(id).await? else { return Ok(false) };
+        self.forget_some();
         let now = self.shared.store.now().await?;
         let said =
             look(&self.shared.store, &self.catalog.definitions, &mut self.base, self.actor, &record, now).await?;
@@ -217,6 +269,7 @@ impl<'a, S: Store> Reader<'a, S> {
     }
 
     async fn may(&mut self, record: &Record) -> Result<bool, EngineError> {
+        self.forget_some();
         let store = &self.shared.store;
         for _ in 0..TURNS {
             let now = store.now().await?;
@@ -230,6 +283,14 @@ impl<'a, S: Store> Reader<'a, S> {
             }
         }
         Err(EngineError::Undecided)
+    }
+
+    /// Neighbours often stand to the same others. But what is read of them is kept for some only: each may be large.
+    fn forget_some(&mut self) {
+        self.looks += 1;
+        if self.looks > REMEMBERED {
+            (self.base, self.looks) = (Base::default(), 1);
+        }
     }
 
     /// Whether every version of a lifecycle shows its records to anyone.

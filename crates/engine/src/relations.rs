@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onceward_core::record::{Actor, Record};
+use onceward_core::record::Actor;
 use onceward_core::value::{RecordId, Value};
 use onceward_store::{LinkQuery, Store};
 
@@ -26,11 +26,19 @@ pub struct RelationsQuery {
     pub limit: usize,
 }
 
+/// A record at the other end. What else there is to it may be large, and is had by its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    pub id: RecordId,
+    pub lifecycle: Arc<str>,
+    pub state: Arc<str>,
+}
+
 /// What the actor may see of a record's relations.
 #[derive(Clone, Debug, Default)]
 pub struct Relations {
     /// The records that its own fields name, by field.
-    pub refs: Vec<(Arc<str>, Vec<Arc<Record>>)>,
+    pub refs: Vec<(Arc<str>, Vec<Neighbour>)>,
     /// The records that name it, by the link's name.
     pub links: Vec<(Arc<str>, Linked)>,
 }
@@ -38,7 +46,7 @@ pub struct Relations {
 /// A page of a link. It may have fewer records than were asked for, or none, and still tell where the next one starts.
 #[derive(Clone, Debug, Default)]
 pub struct Linked {
-    pub records: Vec<Arc<Record>>,
+    pub records: Vec<Neighbour>,
     pub next: Option<u64>,
 }
 
@@ -115,11 +123,15 @@ fn named(value: &Value) -> Vec<RecordId> {
 }
 
 /// Those that the actor may see, brought up to date.
-async fn seen<S: Store>(reader: &mut Reader<'_, S>, ids: Vec<RecordId>) -> Result<Vec<Arc<Record>>, EngineError> {
+async fn seen<S: Store>(reader: &mut Reader<'_, S>, ids: Vec<RecordId>) -> Result<Vec<Neighbour>, EngineError> {
     let mut records = Vec::new();
     for id in ids {
         match reader.get(id).await {
-            Ok(record) => records.extend(record),
+            Ok(record) => records.extend(record.map(|record| Neighbour {
+                id,
+                lifecycle: Arc::clone(&record.lifecycle.name),
+                state: Arc::clone(record.state_name()),
+            })),
             // Nobody can say what it is now: whoever asks for it by its id is told why.
             Err(error) if error.may_be_of_one() => {}
             Err(error) => return Err(error),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onceward_core::decide::Call;
 use onceward_core::record::{Actor, Payload};
 use onceward_core::value::RecordId;
-use onceward_store::Store;
+use onceward_store::{Most, Store};
 
 use crate::config::Config;
 use crate::counted::Counted;
@@ -47,6 +47,11 @@ impl<S> Shared<S> {
     /// How many of what was asked for come in one answer.
     pub(crate) fn page(&self, limit: usize) -> usize {
         limit.clamp(1, self.config.page.max(1))
+    }
+
+    /// The same, where they may be large.
+    pub(crate) fn most(&self, limit: usize) -> Most {
+        Most { count: self.page(limit), bytes: self.config.page_bytes }
     }
 }
 

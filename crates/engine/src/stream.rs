@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use onceward_core::decide::sees_all;
 use onceward_core::record::Actor;
-use onceward_store::{Entry, Store};
+use onceward_store::{Entry, Most, Store};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -14,8 +14,8 @@ use crate::error::EngineError;
 use crate::reading::Reader;
 use crate::shared::Shared;
 
-/// Entries read in one go.
-const PAGE: usize = 500;
+/// Entries read in one go: of long ones no more than a megabyte, so that a thousand readers who are slow cost no more than a gigabyte.
+const PAGE: Most = Most { count: 500, bytes: 1 << 20 };
 
 /// Follows the log. Keeps no more than a page, however far behind its reader is.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::answer::Outcome;
+use crate::id::id;
 use crate::remote::Remote;
 
 /// Send a record an event, and print the state that it led to
@@ -18,6 +19,7 @@ use crate::remote::Remote;
 )]
 pub(crate) struct Fire {
     /// The record's id
+    #[arg(value_parser = id)]
     id: Uuid,
     /// The event's name
     event: String,

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use uuid::Uuid;
 
 use crate::answer::Outcome;
+use crate::id::id;
 use crate::remote::Remote;
 use crate::table::{plain, value, when};
 
@@ -24,6 +25,7 @@ use crate::table::{plain, value, when};
 )]
 pub(crate) struct Get {
     /// The record's id
+    #[arg(value_parser = id)]
     id: Uuid,
     #[command(flatten)]
     remote: Remote,

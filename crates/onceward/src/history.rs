@@ -7,6 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::answer::Outcome;
+use crate::id::id;
 use crate::remote::Remote;
 use crate::table::{plain, table, when};
 
@@ -19,6 +20,7 @@ use crate::table::{plain, table, when};
 )]
 pub(crate) struct History {
     /// The record's id
+    #[arg(value_parser = id)]
     id: Uuid,
     #[command(flatten)]
     remote: Remote,

@@ -1,21 +1,24 @@
 //! `onceward key`: API keys, through a server or in a database that none has open.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Subcommand};
+use onceward_core::compile::declared;
+use onceward_core::nearest;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
 use onceward_engine::{EngineError, KeyDesk, Keys, NewKey};
-use onceward_store::{AnyStore, ApiKey, Clock, PostgresStore, SqliteStore, SqliteView, StoreError};
+use onceward_store::{AnyStore, ApiKey, Clock, PostgresStore, SqliteStore, SqliteView, Store as _, StoreError};
 use onceward_worker::{Client, ClientError};
 use serde_json::{Value, json};
 
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
-use crate::remote;
+use crate::{remote, shipped};
 
 /// The file that a server makes where it is told nothing else.
 const USUAL: &str = "onceward.db";
@@ -183,14 +186,12 @@ impl Place {
         match through(&remote::client(server, key, self.ca.as_deref())?, asked).await {
             Ok(done) => Ok(Ok(done)),
             Err(ClientError::Problem(problem)) => {
-                Ok(Err(Refused { reason: problem.to_string(), error: serde_json::to_value(problem)? }))
+                Ok(Err(Refused { reason: remote::told(&problem, key), error: serde_json::to_value(problem)? }))
             }
-            Err(error) if self.server.is_none() && !Path::new(USUAL).exists() => {
-                let hint =
-                    format!("there is no {USUAL} in this folder; name a database with --db, or a server with --server");
-                Err(anyhow!(error).context(hint))
-            }
-            Err(error) => Err(error.into()),
+            Err(error) if self.server.is_none() && !Path::new(USUAL).exists() => Err(anyhow!(
+                "{error}, and there is no {USUAL} in this folder; name a database with --db, or a server with --server"
+            )),
+            Err(error) => Err(remote::hinted(error)),
         }
     }
 }
@@ -201,7 +202,15 @@ async fn through(client: &Client, asked: &Asked) -> Result<Value, ClientError> {
             let expires_at = new.expires_at.map(|time| time.to_string());
             let NewKey { owner, roles, lifecycles, name, .. } = new;
             let body = json!({ "owner": owner, "roles": roles, "lifecycles": lifecycles, "name": name, "expires_at": expires_at });
-            client.create_key(&body).await
+            let made = client.create_key(&body).await?;
+            // It is made: whatever becomes of this, it is shown.
+            if !lifecycles.is_empty()
+                && let Ok(all) = client.lifecycles().await
+            {
+                let names = all["lifecycles"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str());
+                mind(lifecycles, &names.map(Into::into).collect());
+            }
+            Ok(made)
         }
         Asked::List => Ok(json!({ "keys": client.keys().await? })),
         Asked::Revoke(id) => client.revoke_key(id).await,
@@ -238,12 +247,27 @@ async fn in_database(database: &Database, asked: &Asked) -> Came {
         Asked::Revoke(id) => keys.revoke(&console, id).await.map(|key| as_json(&key)),
     };
     match done {
-        Ok(done) => Ok(Ok(done)),
+        Ok(done) => {
+            if let (Asked::Create(new), Ok(catalog)) = (asked, store.definitions().await) {
+                mind(&new.lifecycles, &catalog.definitions.lifecycles.keys().cloned().collect());
+            }
+            Ok(Ok(done))
+        }
         Err(EngineError::Store(error)) => Err(anyhow!("{database}: {error}")),
         Err(refused) => {
             let error = json!({ "status": refused.status(), "code": refused.code(), "reason": refused.to_string() });
             Ok(Err(Refused { reason: format!("{refused} [{}]", refused.code()), error }))
         }
+    }
+}
+
+/// A worker would wait in vain for jobs of a lifecycle that is mistyped. But it may also come later.
+fn mind(lifecycles: &[Arc<str>], known: &BTreeSet<Arc<str>>) {
+    let shipped = declared(&shipped::files());
+    for name in lifecycles.iter().filter(|name| !known.contains(*name) && !shipped.contains(*name)) {
+        let near = nearest(name, known.union(&shipped).map(|known| &**known));
+        let near = near.map_or_else(String::new, |near| format!("; is `{near}` meant?"));
+        complain(&format!("warning: there is no lifecycle `{name}` here yet{near}\n"));
     }
 }
 

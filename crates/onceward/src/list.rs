@@ -15,7 +15,8 @@ const PAGE: usize = 1_000;
 ///
 /// Where there are more than `--limit` shows, standard error says so.
 ///
-/// Exits with 0 when they are listed, also if there are none; with 1 if that was refused; with 2 if the server cannot be reached.
+/// Exits with 0 when they are listed, also if there are none; with 1 if there is no such lifecycle or state, or if that was refused; with
+/// 2 if the server cannot be reached.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  onceward list execution.job --state FAILED\n  onceward list execution.job --json | jq -r '.[].id'"

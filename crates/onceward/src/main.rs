@@ -13,6 +13,7 @@ mod files;
 mod fire;
 mod get;
 mod history;
+mod id;
 mod key;
 mod lifecycle;
 mod list;
@@ -58,8 +59,6 @@ enum Verb {
     Check(check::Check),
     Doctor(doctor::Doctor),
     Draw(draw::Draw),
-    #[command(name = supervise::EXECUTE, hide = true)]
-    Execute(supervise::Execute),
     Fire(fire::Fire),
     Get(get::Get),
     History(history::History),
@@ -70,20 +69,20 @@ enum Verb {
     New(new::New),
     Prune(prune::Prune),
     Serve(serve::Serve),
-    #[command(name = supervise::SUPERVISE, hide = true)]
-    Supervise(supervise::Supervise),
     Verify(verify::Verify),
     Watch(watch::Watch),
     Work(work::Work),
 }
 
 fn main() -> ExitCode {
+    if let Some(ended) = supervise::run(std::env::args_os()) {
+        return ended;
+    }
     let done = match Cli::parse().verb {
         Verb::Backup(backup) => backup.run(),
         Verb::Check(check) => check.run(),
         Verb::Doctor(doctor) => doctor.run(),
         Verb::Draw(draw) => draw.run(),
-        Verb::Execute(execute) => return execute.run(),
         Verb::Fire(fire) => fire.run(),
         Verb::Get(get) => get.run(),
         Verb::History(history) => history.run(),
@@ -94,7 +93,6 @@ fn main() -> ExitCode {
         Verb::New(new) => new.run(),
         Verb::Prune(prune) => prune.run(),
         Verb::Serve(serve) => serve.run(),
-        Verb::Supervise(supervise) => return supervise.run(),
         Verb::Verify(verify) => verify.run(),
         Verb::Watch(watch) => watch.run(),
         Verb::Work(work) => work.run(),

@@ -8,14 +8,15 @@ use onceward_worker::{NewRecord, Payload};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::answer::Outcome;
+use crate::answer::{Outcome, complain};
+use crate::id::id;
 use crate::remote::Remote;
 
 /// Make a record, and print its id
 ///
 /// A field's value is read as JSON where it is some, else as text: `n=3` is a number, `name=ann` and `name="3"` are texts.
 ///
-/// A payload that is JSON is kept as it is written; any other text is kept as a text. The bytes of a file (`@FILE`) or of standard
+/// A payload that is JSON is kept as it is written; any other text is kept as a text, with a note where it looks like JSON. The bytes of a file (`@FILE`) or of standard
 /// input (`-`) are kept as they are.
 ///
 /// Exits with 0 when the record is there; with 1 if it was refused; with 2 if the server cannot be reached.
@@ -36,7 +37,7 @@ pub(crate) struct New {
     #[arg(long, value_name = "KEY")]
     once: Option<String>,
     /// An id of your own, a UUIDv7
-    #[arg(long)]
+    #[arg(long, value_parser = id)]
     id: Option<Uuid>,
     /// For somebody else; for operators
     #[arg(long)]
@@ -64,7 +65,13 @@ fn payload(given: &str) -> Result<Payload> {
     } else {
         return Ok(match serde_json::from_str(given) {
             Ok(json) => Payload::Json(json),
-            Err(_) => Payload::text(given),
+            Err(error) => {
+                // JSON with a slip in it, most likely.
+                if given.trim_start().starts_with(['{', '[']) {
+                    complain(&format!("note: the payload is not JSON ({error}), so it is kept as a text\n"));
+                }
+                Payload::text(given)
+            }
         });
     };
     Ok(Payload::Bytes(bytes.into()))

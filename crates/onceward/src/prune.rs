@@ -7,11 +7,12 @@ use std::time::Duration as Length;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use onceward_core::time::Duration;
-use onceward_engine::{Config, PruneOptions, Pruned, Retention, collect, prune};
+use onceward_engine::{Config, PruneOptions, Pruned, Retention, Watch, collect, prune_watched};
 use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::answer::{Outcome, complain, say};
+use crate::bar::Bar;
 use crate::database::Database;
 use crate::objects::Kept;
 
@@ -125,12 +126,34 @@ impl Prune {
         }
         // Before anything is taken out: it may be that it is nowhere to be found.
         let objects = self.objects.existing(&self.db).await?;
-        let pruned = prune(store, options).await.map_err(anyhow::Error::from)?;
+        let mut show = Show(Bar::wanted());
+        let pruned = prune_watched(store, options, &mut show).await;
+        show.clear();
+        let pruned = pruned.map_err(anyhow::Error::from)?;
         if let (Some(objects), false) = (objects, self.dry_run) {
             // Large payloads whose last record is gone.
             collect(store, &objects, Config::default().orphans).await?;
         }
         Ok(pruned)
+    }
+}
+
+/// How far it is.
+struct Show(Option<Bar>);
+
+impl Show {
+    fn clear(&mut self) {
+        if let Some(bar) = &mut self.0 {
+            bar.clear();
+        }
+    }
+}
+
+impl Watch for Show {
+    fn progress(&mut self, what: &'static str, done: u64, all: u64) {
+        if let Some(bar) = &mut self.0 {
+            bar.draw(what, done, all);
+        }
     }
 }
 

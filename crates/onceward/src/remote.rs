@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use onceward_worker::{Client, ClientError, Patience};
+use onceward_worker::{Client, ClientError, Patience, Problem};
 use serde::Serialize;
 use serde_json::json;
 
@@ -30,8 +30,7 @@ pub(crate) struct Remote {
 
 impl Remote {
     pub(crate) fn client(&self) -> Result<Client> {
-        let patience = Patience { retries: RETRIES, ..Patience::default() };
-        Ok(client(&self.server, self.key(), self.ca.as_deref())?.with(patience))
+        Ok(client(&self.server, self.key(), self.ca.as_deref())?)
     }
 
     pub(crate) fn key(&self) -> Option<&str> {
@@ -49,52 +48,68 @@ impl Remote {
         F: Future<Output = Result<T, ClientError>>,
     {
         let client = self.client()?;
-        let answer = runtime()?.block_on(ask(client));
-        finish(answer, as_json, shown)
+        match runtime()?.block_on(ask(client)) {
+            Ok(answer) if as_json => {
+                say(&format!("{}\n", serde_json::to_string_pretty(&answer)?)).map(|()| Outcome::Done)
+            }
+            Ok(answer) => say(&shown(&answer)).map(|()| Outcome::Done),
+            Err(error) => self.refused(error, as_json),
+        }
+    }
+
+    /// A server's no is an answer; that there was none is not.
+    pub(crate) fn refused(&self, error: ClientError, as_json: bool) -> Result<Outcome> {
+        let ClientError::Problem(problem) = error else { return Err(hinted(error)) };
+        if as_json {
+            say(&format!("{:#}\n", json!({ "error": problem })))?;
+        }
+        complain(&format!("error: {}\n", told(&problem, self.key())));
+        Ok(Outcome::Wanting)
     }
 }
 
 /// A server by its address, whom to trust for it, and the key to speak with.
 pub(crate) fn client(server: &str, key: Option<&str>, ca: Option<&Path>) -> Result<Client, ClientError> {
-    match ca {
+    let client = match ca {
         Some(file) => Client::trusting(server, key, file),
         None => Client::new(server, key),
+    };
+    Ok(client?.with(Patience { retries: RETRIES, ..Patience::default() }))
+}
+
+/// The server's words, and what it cannot know: whether there was a key to be sent at all.
+pub(crate) fn told(problem: &Problem, key: Option<&str>) -> String {
+    match key {
+        None if problem.code == "unauthorized" => {
+            format!("{problem}; no key was given: set ONCEWARD_KEY, or give --key")
+        }
+        _ => problem.to_string(),
     }
 }
 
-fn finish<T: Serialize>(
-    answer: Result<T, ClientError>,
-    as_json: bool,
-    shown: impl FnOnce(&T) -> String,
-) -> Result<Outcome> {
-    match answer {
-        Ok(answer) if as_json => say(&format!("{}\n", serde_json::to_string_pretty(&answer)?)).map(|()| Outcome::Done),
-        Ok(answer) => say(&shown(&answer)).map(|()| Outcome::Done),
-        Err(error) => refused(error, as_json),
-    }
-}
-
-/// A server's no is an answer; that there was none is not.
-pub(crate) fn refused(error: ClientError, as_json: bool) -> Result<Outcome> {
-    let Some(problem) = error.problem() else { return Err(hinted(error)) };
-    if as_json {
-        say(&format!("{:#}\n", json!({ "error": problem })))?;
-    }
-    complain(&format!("error: {problem}\n"));
-    Ok(Outcome::Wanting)
-}
-
-fn hinted(error: ClientError) -> anyhow::Error {
-    let is_away = matches!(&error, ClientError::Unreachable { .. });
-    let error = anyhow::Error::from(error);
-    if is_away {
-        error.context("is a server running there? `onceward serve` starts one; --server names another")
-    } else {
-        error
+/// Where nobody answers: what may be done about it.
+pub(crate) fn hinted(error: ClientError) -> anyhow::Error {
+    match error {
+        ClientError::Unreachable { .. } => {
+            anyhow!("{error}; is a server running there? `onceward serve` starts one; --server names another")
+        }
+        error => error.into(),
     }
 }
 
 /// For one question, or a stream of answers.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whichever verb it is: somebody waits at a terminal.
+    #[test]
+    fn all_verbs_are_equally_patient() {
+        let client = client("http://127.0.0.1:7171", None, None).expect("an address");
+        assert!(format!("{client:?}").contains("retries: 5s"), "{client:?}");
+    }
 }

@@ -1,13 +1,14 @@
 //! `onceward serve`: the engine and its database behind an HTTP server.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use onceward_engine::{Checks, Config, Engine, Http, Objects};
 use onceward_server::{Observe, Settings};
@@ -39,6 +40,10 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 ///
 /// Without keys it serves this machine only: whoever reaches it may do everything. With the first key (`onceward key create`) everybody
 /// needs one; docs/auth.md tells more.
+///
+/// Exits with 0 when it was told to end and has drained; with 1 if a lifecycle file is not sound, if another process has the database
+/// open or a program of another version made it, if others could reach it and there are no keys, or on the second signal; with 2 if it
+/// cannot start: the address is taken, or the database or the place for large payloads cannot be opened.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
@@ -48,7 +53,7 @@ pub(crate) struct Serve {
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: Place,
     /// Where to listen; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS", value_parser = address)]
     listen: SocketAddr,
     #[command(flatten)]
     objects: Kept,
@@ -58,6 +63,9 @@ pub(crate) struct Serve {
     /// Requests that one key may send in a second; 0 for no limit
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     rate_limit: u32,
+    /// How much of the places for streams, and for leases that wait, one key may take: so many in a hundred
+    #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    key_share: u8,
     /// For developing: refuses to listen off this machine, keys or not
     #[arg(long)]
     dev: bool,
@@ -69,6 +77,15 @@ pub(crate) struct Serve {
     otlp: Option<String>,
     #[command(flatten, next_help_heading = "Image")]
     image: image::Image,
+}
+
+/// An address and a port, by their numbers: a name may stand for several addresses, or for another one tomorrow.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
+        let port = port.parse::<u16>().unwrap_or(7171);
+        format!("`{text}` is no address with a port: write 127.0.0.1:{port}, or 0.0.0.0:{port} for all who can reach this machine")
+    })
 }
 
 /// Where the records live.
@@ -121,6 +138,16 @@ impl Serve {
         }
     }
 
+    /// Why it cannot listen there.
+    fn not_there(&self, error: std::io::Error) -> anyhow::Error {
+        let address = self.listen;
+        if error.kind() == ErrorKind::AddrInUse {
+            let free = SocketAddr::new(address.ip(), 0);
+            return anyhow!("{address}: {error}; another server may run there; --listen {free} takes a free port");
+        }
+        anyhow::Error::from(error).context(address.to_string())
+    }
+
     /// Why it does not start where others can reach it, and what to type.
     fn no_keys(&self) -> String {
         let address = self.listen;
@@ -146,7 +173,7 @@ impl Serve {
     async fn serve(&self, loading: &loading::Loading, checks: Checks, image: image::Ready) -> Result<Outcome> {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let listener = TcpListener::bind(self.listen).await.with_context(|| self.listen.to_string())?;
+        let listener = TcpListener::bind(self.listen).await.map_err(|error| self.not_there(error))?;
         // Before the database: that a bucket does not let us in is told at once.
         let named = self.objects.named().await?;
         if let Some(objects) = &named {
@@ -191,8 +218,14 @@ impl Serve {
         };
         let usual = Settings::default();
         let connections = usual.connections.min(file_handles());
-        let settings =
-            Settings { connections, observe: Arc::clone(&observe), requests_per_second: self.rate_limit, ..usual };
+        let settings = Settings {
+            connections,
+            observe: Arc::clone(&observe),
+            requests_per_second: self.rate_limit,
+            key_share: self.key_share,
+            left_out: loading.absent.clone(),
+            ..usual
+        };
         onceward_server::serve(listener, engine, settings, parts(), stop).await?;
         // The last spans are on their way still.
         tokio::task::spawn_blocking(move || observe.close()).await?;
@@ -257,8 +290,13 @@ impl Serve {
         for left_out in &loading.left_out {
             text.extend(["not loaded: ", left_out, "\n"]);
         }
+        let key = if keyed {
+            "  export ONCEWARD_KEY=ow_…  # a key of yours; `onceward key create` makes one\n"
+        } else {
+            ""
+        };
         let next = format!(
-            "\nTry, in another terminal:\n  onceward new {server}execution.job --payload '{{\"hello\": \"world\"}}'\n  \
+            "\nTry, in another terminal:\n{key}  onceward new {server}execution.job --payload '{{\"hello\": \"world\"}}'\n  \
              onceward work {server}execution.job -- cat\n\nCtrl-C stops it.\n"
         );
         text.push_str(&next);

@@ -6,14 +6,15 @@ use std::pin::pin;
 
 use anyhow::Result;
 use clap::Args;
-use onceward_worker::{Client, ClientError, Entry, Following};
+use onceward_worker::{Client, ClientError, Entry, Following, Listing};
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use uuid::Uuid;
 
 use crate::answer::{Outcome, complain, is_heard};
 use crate::history;
-use crate::remote::{Remote, refused, runtime};
+use crate::id::id;
+use crate::remote::{Remote, runtime};
 
 /// States of so many records are remembered, to tell where an event led from.
 const REMEMBERED: usize = 10_000;
@@ -23,14 +24,15 @@ const REMEMBERED: usize = 10_000;
 /// With an id: the record's story so far, and what follows. Without: everything that you may see, from now on. Ends with Ctrl-C, when
 /// the state of `--until` is reached or the record has ended in another, or when nobody reads what it prints.
 ///
-/// Exits with 0 when the state is reached; with 1 if the record ended in another, or it was refused; with 2 if the server cannot be
-/// reached.
+/// Exits with 0 when the state is reached; with 1 if the record ended in another, if there is no such state or lifecycle, or if it was
+/// refused; with 2 if the server cannot be reached.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  onceward watch\n  onceward watch 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b --until SUCCEEDED"
 )]
 pub(crate) struct Watch {
     /// Only this record
+    #[arg(value_parser = id)]
     id: Option<Uuid>,
     /// Only records of this lifecycle
     #[arg(long, value_name = "NAME", conflicts_with = "id")]
@@ -59,12 +61,25 @@ impl Watch {
                     Ok(Outcome::Wanting)
                 }
                 Ok(Shown::Failed(error)) => Err(error),
-                Err(error) => refused(error, self.json),
+                Err(error) => self.remote.refused(error, self.json),
             }
         })
     }
 
+    /// A state that no record can come to would be waited for without end; the server knows which there are, also of old versions.
+    async fn may_be_reached(&self, client: &Client, state: &str) -> Result<(), ClientError> {
+        let lifecycle = match self.id {
+            Some(id) => Some(client.get(id).await?.lifecycle),
+            None => self.lifecycle.clone(),
+        };
+        let listing = Listing { lifecycle, state: Some(state.to_owned()), limit: Some(1), ..Listing::default() };
+        client.list(&listing).await.map(|_| ())
+    }
+
     async fn follow(&self, client: &Client) -> Result<Shown, ClientError> {
+        if let Some(state) = &self.until {
+            self.may_be_reached(client, state).await?;
+        }
         let mut following = Following { after: self.after, lifecycle: self.lifecycle.clone(), record: self.id };
         let mut states = HashMap::new();
         if let (Some(id), None) = (self.id, self.after) {

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::answer::{Outcome, complain};
 use crate::logging::{self, LogFormat};
-use crate::remote::{Remote, refused};
+use crate::remote::Remote;
 use crate::supervise::SUPERVISE;
 
 /// Run a program for each job
@@ -31,7 +31,7 @@ use crate::supervise::SUPERVISE;
 /// gives their jobs back after it; a second one ends at once.
 ///
 /// Exits with 0 when it was told to end, or has nothing left to do; with 1 if the program cannot be run or the server refuses the
-/// worker, or on the second signal; with 2 on misuse.
+/// worker, or on the second signal; with 2 on misuse, or if with `--until-idle` the server cannot be reached.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  onceward work execution.job -- wc -w\n  onceward work execution.job --concurrency 4 --timeout 5m -- sh -c 'convert - png:- > out/$ONCEWARD_ID.png'"
@@ -63,7 +63,7 @@ pub(crate) struct Work {
     /// How standard output becomes the result
     #[arg(long, default_value = "auto", value_name = "KIND")]
     result: Kind,
-    /// End when there is no job left, instead of waiting for more
+    /// End when there is no job left, instead of waiting for more; or when there is no server at first
     #[arg(long)]
     until_idle: bool,
     /// Give programs a payload that is a JSON string as it is, quotes and all, and not its text
@@ -126,6 +126,12 @@ impl Work {
         // It mostly waits; a second thread keeps hearts beating while the first is busy.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         mention(format, &format!("{} works on {} at {}", working.name, self.lifecycle, client.server()));
+        // Who waits for more waits for a server, too. Who is to end when nothing is left would wait in vain for one to say so.
+        if self.until_idle
+            && let Err(error) = runtime.block_on(client.lifecycles())
+        {
+            return self.remote.refused(error, false);
+        }
         let ended = runtime.block_on(async {
             let shutdown = shutdown(format)?;
             anyhow::Ok(commands.run(&client, working, shutdown).await)
@@ -136,7 +142,7 @@ impl Work {
                 complain(&format!("error: the command cannot be run: {why}\n"));
                 Ok(Outcome::Wanting)
             }
-            Err(error) => refused(error, false),
+            Err(error) => self.remote.refused(error, false),
         }
     }
 }

@@ -2,11 +2,9 @@
 
 mod desk;
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use desk::{folder, notes, onceward, text};
-use onceward_testkit::served::Served;
+use desk::{folder, notes, onceward, serve, text};
 use serde_json::{Value, json};
 
 fn parsed(output: &Output) -> Value {
@@ -25,13 +23,6 @@ fn key(output: &Output) -> String {
 /// The id in a key's text.
 fn id(key: &str) -> String {
     key.split('_').nth(1).expect("an id").to_owned()
-}
-
-/// A server in a folder, on a free port, and on the database that is there where none is named.
-fn serve(folder: &Path, environment: &[(&str, &str)]) -> Served {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_onceward"));
-    command.current_dir(folder).args(["serve", "--listen", "127.0.0.1:0"]).envs(environment.iter().copied());
-    Served::start(&mut command)
 }
 
 /// The first key is made in a database that is not there yet; keys are listed without their secrets, and revoked.
@@ -90,7 +81,7 @@ fn an_open_database_is_left_alone() {
 #[test]
 fn the_first_key_closes_an_open_server() {
     let folder = folder("key-served");
-    let served = serve(&folder, &[]);
+    let served = serve(&folder, &[], &[]);
     let records = served.get("/v1/records");
     assert_eq!((records.status, &*records.text()), (200, r#"{"records":[],"next":null}"#));
     served.call("GET", "/v1/records", &[("host", "evil.example")], None).is_problem(403, "foreign_host");
@@ -118,9 +109,44 @@ fn the_first_key_closes_an_open_server() {
     served.stop();
     // The door stays closed when nobody is left.
     assert_eq!(onceward(&folder, &["key", "revoke", &id(&first)]).status.code(), Some(0));
-    let served = serve(&folder, &[]);
+    let served = serve(&folder, &[], &[]);
     assert_eq!(served.get("/v1/records").status, 401);
     served.stop();
+}
+
+/// The first steps of somebody for whom others have made keys: each is told what is missing.
+#[test]
+fn with_keys_it_says_how_to_go_on() {
+    let folder = folder("key-hints");
+    let db = ["--db", "sqlite:onceward.db"];
+    let create = |more: &[&str]| onceward(&folder, &[&["key", "create"], &db[..], more].concat());
+    let operator = key(&create(&["--owner", "ops", "--role", "operator"]));
+    let workers = create(&["--owner", "fleet", "--role", "worker", "--lifecycle", "execution.jb"]);
+    let said = text(&workers.stderr);
+    assert!(said.contains("no lifecycle `execution.jb` here yet; is `execution.job` meant?"), "{said}");
+    let serving = serve(&folder, &[], &[]);
+    let url = serving.url();
+    let url = ["--server", &url];
+    let run = |more: &[&str]| onceward(&folder, &[more, &url[..]].concat());
+    for verb in [&["new", "execution.job"][..], &["key", "list"], &["list", "execution.job"], &["lifecycle", "list"]] {
+        let refused = run(verb);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{verb:?}: {said}");
+        assert!(said.ends_with("no key was given: set ONCEWARD_KEY, or give --key\n"), "{verb:?}: {said}");
+    }
+    let wrong = run(&["new", "execution.job", "--key", "ow_1_2"]);
+    assert!(!text(&wrong.stderr).contains("no key was given"), "{wrong:?}");
+    let refused = run(&["new", "execution.job", "--key", &key(&workers)]);
+    let said = text(&refused.stderr);
+    assert!(said.contains("it has no role but `worker`, and making and moving records is for `producer`"), "{said}");
+    let served =
+        run(&["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "no.such", "--key", &operator]);
+    assert!(text(&served.stderr).contains("no lifecycle `no.such` here yet\n"), "{served:?}");
+    let served =
+        ["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "execution.job", "--key", &operator];
+    assert!(!text(&run(&served).stderr).contains("warning"));
+    let greeting = serving.stop();
+    assert!(greeting.contains("\n  export ONCEWARD_KEY=ow_…"), "{greeting}");
 }
 
 /// Off loopback it starts only with keys, and tells how to make one; `--dev` never.
@@ -145,7 +171,7 @@ fn nothing_secret_is_logged() {
         &["key", "create", "--db", "sqlite:onceward.db", "--owner", "ops", "--role", "operator"],
     ));
     let talkative = [("ONCEWARD_LOG", "trace"), ("RUST_LOG", "trace")];
-    let served = serve(&folder, &talkative);
+    let served = serve(&folder, &[], &talkative);
     let url = ["--server", &served.url(), "--key", &operator];
     let anns = key(&onceward(
         &folder,

@@ -101,6 +101,25 @@ fn a_file_that_an_engine_has_open_is_left_alone() {
     assert!(!folder.join("nowhere.db").exists(), "nothing is made");
 }
 
+/// On a terminal it shows how far it is, and leaves nothing of that behind; elsewhere it is silent about it.
+#[test]
+fn somebody_who_looks_sees_it_get_on() {
+    let (folder, running) = notes("prune_bar");
+    drop(running);
+    let program = env!("CARGO_BIN_EXE_onceward");
+    let shown = std::process::Command::new("script")
+        .current_dir(&folder)
+        .args(["-qec", &format!("'{program}' prune --older-than 0d --dry-run"), "/dev/null"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("script runs");
+    let told = text(&shown.stdout);
+    assert!(told.contains("records ") && told.contains("100%") && told.contains("\r\u{1b}[K"), "{told:?}");
+    assert!(told.contains("3 records with 6 entries would go"), "{told:?}");
+    let silent = onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]);
+    assert_eq!(text(&silent.stderr), "");
+}
+
 /// A file that is not ours is not touched, not even to find out.
 #[test]
 fn another_programs_file_is_left_as_it_is() {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -22,6 +23,8 @@ use crate::problem::Problem;
 pub(crate) struct Door {
     pub(crate) app: App,
     pub(crate) router: Router,
+    /// Set with the connection's first request.
+    pub(crate) heard: Arc<AtomicBool>,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Door {
@@ -30,6 +33,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.heard.store(true, Ordering::Relaxed);
         let (app, mut router) = (self.app.clone(), self.router.clone());
         Box::pin(async move {
             let _under_way = app.gate().enter();

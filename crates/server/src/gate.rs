@@ -1,12 +1,17 @@
 //! How much may be under way at once, and whether the server is leaving.
 
+mod places;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::problem::Problem;
 use crate::settings::Settings;
+
+pub(crate) use places::Place;
+use places::{Full, Places};
 
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -14,14 +19,12 @@ pub(crate) struct Gate {
     under_way: AtomicUsize,
     /// Told when nothing is under way any more.
     quiet: Notify,
-    polls: Arc<Semaphore>,
-    streams: Arc<Semaphore>,
+    polls: Arc<Places>,
+    streams: Arc<Places>,
     /// Bytes of bodies that are being read.
     bodies: Arc<AtomicUsize>,
     bodies_most: usize,
     connected: AtomicUsize,
-    polls_most: usize,
-    streams_most: usize,
 }
 
 /// What is held now.
@@ -34,18 +37,14 @@ pub(crate) struct Held {
 
 impl Gate {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let places = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
-        let polls = places(settings.polls);
-        let streams = places(settings.streams);
+        let places = |count: usize| Arc::new(Places::new(count, settings.key_share));
         Self {
             connected: AtomicUsize::new(0),
-            polls_most: polls.available_permits(),
-            streams_most: streams.available_permits(),
             leaving: watch::Sender::new(false),
             under_way: AtomicUsize::new(0),
             quiet: Notify::new(),
-            polls,
-            streams,
+            polls: places(settings.polls),
+            streams: places(settings.streams),
             bodies: Arc::default(),
             bodies_most: settings.bodies_bytes,
         }
@@ -83,22 +82,26 @@ impl Gate {
         }
     }
 
-    /// A place for a lease that waits.
-    pub(crate) fn poll(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        Arc::clone(&self.polls).try_acquire_owned().map_err(|_| {
-            Problem::new(
+    /// A place for a lease that waits, for who comes with this key.
+    pub(crate) fn poll(&self, key: Option<&Arc<str>>) -> Result<Place, Problem> {
+        self.polls.take(key).map_err(|full| match full {
+            Full::ForAll => Problem::new(
                 503,
                 "too_many_waiting",
                 "as many leases wait for work as may: try again, or ask without wait_ms",
-            )
+            ),
+            Full::ForKey(most) => too_many_of_key(format!("{most} leases of this key wait for work already")),
         })
     }
 
-    /// A place for a stream.
-    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        Arc::clone(&self.streams)
-            .try_acquire_owned()
-            .map_err(|_| Problem::new(503, "too_many_streams", "as many streams are open as may be: try again later"))
+    /// A place for a stream, for who comes with this key.
+    pub(crate) fn stream(&self, key: Option<&Arc<str>>) -> Result<Place, Problem> {
+        self.streams.take(key).map_err(|full| match full {
+            Full::ForAll => {
+                Problem::new(503, "too_many_streams", "as many streams are open as may be: try again later")
+            }
+            Full::ForKey(most) => too_many_of_key(format!("{most} streams of this key are open already")),
+        })
     }
 
     /// One more connection, until this is dropped.
@@ -110,14 +113,19 @@ impl Gate {
     pub(crate) fn held(&self) -> Held {
         Held {
             connections: self.connected.load(Ordering::Relaxed),
-            polls: self.polls_most.saturating_sub(self.polls.available_permits()),
-            streams: self.streams_most.saturating_sub(self.streams.available_permits()),
+            polls: self.polls.taken(),
+            streams: self.streams.taken(),
         }
     }
 
     pub(crate) fn body(&self) -> BodyRoom {
         BodyRoom { all: Arc::clone(&self.bodies), most: self.bodies_most, own: AtomicUsize::new(0) }
     }
+}
+
+/// The server has room; this key has had its share of it.
+fn too_many_of_key(detail: String) -> Problem {
+    Problem::new(429, "too_many_of_key", detail)
 }
 
 /// A connection that is open until this is dropped.

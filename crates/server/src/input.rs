@@ -1,5 +1,7 @@
 //! What comes in: JSON bodies, names in paths, questions and headers, each bounded before it is looked into.
 
+mod tags;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,6 +25,8 @@ use serde_json::value::RawValue;
 use crate::app::App;
 use crate::gate::BodyRoom;
 use crate::problem::Problem;
+
+pub(crate) use tags::{if_match, is_known};
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -212,7 +216,12 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for Asked<T> {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         match Query::from_request_parts(parts, app).await {
             Ok(Query(asked)) => Ok(Self(asked)),
-            Err(error) => Err(Problem::bad_input(error.body_text())),
+            // Without the library's own words before it.
+            Err(error) => {
+                let text = error.body_text();
+                let said = text.split_once("query string: ").map_or(&*text, |(_, said)| said);
+                Err(Problem::bad_input(format!("behind the `?`: {said}")))
+            }
         }
     }
 }
@@ -232,18 +241,6 @@ pub fn keyed(headers: &HeaderMap, submission: Submission) -> Result<Submission, 
         Some(key) => submission.once(key),
         None => submission,
     })
-}
-
-/// The version that `If-Match` asks for; none where any will do.
-pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    let Some(asked) = text(headers, &header::IF_MATCH)?.map(str::trim).filter(|asked| *asked != "*") else {
-        return Ok(None);
-    };
-    let version = asked.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).and_then(|tag| tag.parse().ok());
-    match version {
-        Some(version) => Ok(Some(version)),
-        None => Err(Problem::bad_input("If-Match is one ETag as a record's answer gave it, such as \"3\"")),
-    }
 }
 
 /// The bytes of a payload or a result: as JSON, kept as it was written, or as base64.

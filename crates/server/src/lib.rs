@@ -28,6 +28,7 @@ mod door;
 mod gate;
 mod input;
 mod limits;
+mod named;
 mod observe;
 mod openapi;
 mod pages;

@@ -2,6 +2,8 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,11 +17,14 @@ pub(crate) struct Patient {
     most: Duration,
     /// Until when it may take nothing; none while it does.
     until: Option<Pin<Box<Sleep>>>,
+    /// A request has come through. What is written before is the bare status with which hyper answers a head that it cannot read: it goes
+    /// nowhere, since whoever sent that is told more.
+    heard: Arc<AtomicBool>,
 }
 
 impl Patient {
-    pub(crate) fn new(stream: TcpStream, most: Duration) -> Self {
-        Self { stream, most, until: None }
+    pub(crate) fn new(stream: TcpStream, most: Duration, heard: Arc<AtomicBool>) -> Self {
+        Self { stream, most, until: None, heard }
     }
 
     /// What became of a write; an error where it has been waited for too long.
@@ -42,6 +47,9 @@ impl AsyncRead for Patient {
 
 impl AsyncWrite for Patient {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if !self.heard.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.bounded(cx, written)
     }
@@ -51,6 +59,9 @@ impl AsyncWrite for Patient {
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if !self.heard.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(bytes.iter().map(|slice| slice.len()).sum()));
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
         self.bounded(cx, written)
     }

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -54,7 +55,7 @@ pub async fn serve(
     let (routes, api) = openapi::with(parts);
     let app = App::new(engine, settings, openapi::text(&api), unhurried, bytes);
     let places = Arc::new(Semaphore::new(app.settings().connections.min(Semaphore::MAX_PERMITS)));
-    let door = Door { router: around(routes, app.clone()), app: app.clone() };
+    let door = Door { router: around(routes, app.clone()), app: app.clone(), heard: Arc::default() };
     let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
     let house = House { door, places: Arc::clone(&places), turned_away };
     // For calls that go on: they end with their key. Dropped, it ends.
@@ -129,11 +130,13 @@ async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit) {
     let app = door.app.clone();
     let settings = app.settings();
     let _connected = app.gate().connect();
+    let heard = Arc::new(AtomicBool::new(false));
+    let door = Door { heard: Arc::clone(&heard), ..door };
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.head_time)
         .max_buf_size(settings.head_bytes.max(8 << 10))
-        .serve_connection(TokioIo::new(Patient::new(stream, settings.write_time)), door);
+        .serve_connection(TokioIo::new(Patient::new(stream, settings.write_time, Arc::clone(&heard))), door);
     // One that comes when the server is leaving has its answer first: it is the last, and says so.
     let is_late = app.gate().is_leaving();
     let enough = async {
@@ -156,11 +159,23 @@ async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit) {
     };
     let rest = connection.into_parts();
     let stream = rest.io.into_inner();
+    // From here on we speak for ourselves.
+    let was_heard = heard.swap(true, Ordering::Relaxed);
     match ended {
         // Whoever has begun a request is told; whoever only kept the connection open knows.
         Err(error) if error.is_timeout() && !rest.read_buf.is_empty() => {
             let slow = Problem::new(408, "slow_head", "the request's line and headers did not come in time");
             farewell(stream, &slow.last_words()).await;
+        }
+        Err(error) if error.is_parse() && !was_heard => {
+            let wrong = if error.is_parse_too_large() {
+                let most = settings.head_bytes;
+                let detail = format!("a request's line and headers have at most {most} bytes, and 100 headers");
+                Problem::new(431, "head_too_large", detail).with("most", most)
+            } else {
+                Problem::new(400, "bad_head", "this is no request of HTTP/1.1 that can be read")
+            };
+            farewell(stream, &wrong.last_words()).await;
         }
         _ if app.gate().is_leaving() => {}
         _ => farewell(stream, &[]).await,

@@ -1,5 +1,6 @@
 //! What can be set.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct Settings {
     pub polls: usize,
     /// Streams of the log at the same time.
     pub streams: usize,
+    /// How many in a hundred of the leases that wait, and of the streams, may be of one key.
+    pub key_share: u8,
     /// How long a lease may wait for work.
     pub longest_wait: Duration,
     /// For a request's line and headers to come. A connection without a request is closed after it, too.
@@ -42,6 +45,8 @@ pub struct Settings {
     pub loopback: bool,
     /// Requests a second of one key; 0 for no limit.
     pub requests_per_second: u32,
+    /// Lifecycles that ship with the server and were left out, each with the reason: whoever asks for one is told it.
+    pub left_out: BTreeMap<Arc<str>, String>,
     /// What watches; the engine's spans go to the same one.
     pub observe: Arc<Observe>,
 }
@@ -56,6 +61,7 @@ impl Default for Settings {
             connections: 10_000,
             polls: 10_000,
             streams: 1_000,
+            key_share: 50,
             longest_wait: Duration::from_mins(5),
             head_time: Duration::from_secs(30),
             body_time: Duration::from_secs(30),
@@ -66,6 +72,7 @@ impl Default for Settings {
             inline_payload: 64 << 10,
             loopback: false,
             requests_per_second: 5_000,
+            left_out: BTreeMap::new(),
             observe: Observe::new(),
         }
     }

@@ -209,6 +209,87 @@ fn more_streams_than_may_be_open() {
     });
 }
 
+/// One key does not take every place: whoever else comes finds room. As long as there are no keys, there are no shares.
+#[test]
+fn more_than_a_keys_share() {
+    with(Settings { streams: 4, polls: 4, ..Settings::default() }, async |house| {
+        let wanted = json!({ "lifecycles": ["house.job"], "worker": "w", "wait_ms": 300_000 }).to_string();
+        let open = |key: Option<&str>, path: &str| {
+            let bearer = key.map(|key| format!("Bearer {key}"));
+            let headers: Vec<_> = bearer.iter().map(|bearer| ("authorization", &**bearer)).collect();
+            let mut stream = http::connect(house.address());
+            let (method, body) = if path == "/v1/leases" { ("POST", Some(&*wanted)) } else { ("GET", None) };
+            http::write(&mut stream, method, path, &headers, body);
+            stream
+        };
+        // The answer to a stream begins at once; a lease that waits is seen to wait.
+        let streams = |key: Option<&str>| {
+            let mut from = BufReader::new(open(key, "/v1/stream"));
+            let head = http::head(&mut from);
+            head.starts_with("HTTP/1.1 200").then_some(from).ok_or(head)
+        };
+        let everybody: Vec<_> = (0..4).map(|_| streams(None).expect("no share")).collect();
+        drop(everybody);
+        let keys = [("ann", "worker"), ("bob", "worker"), ("ops", "operator")];
+        let mut texts = Vec::new();
+        for (owner, role) in keys {
+            texts.push(house.key(owner, &[role], &[]).await);
+        }
+        let [ann, bob, ops] = &texts[..] else { panic!("three keys") };
+        let held = |name: &str| {
+            let bearer = format!("Bearer {ops}");
+            let page = http::call(house.address(), "GET", "/metrics", &[("authorization", &bearer)], None).text();
+            let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.and_then(|number| number.parse::<usize>().ok()).expect("a number")
+        };
+        until("those without a key are gone", || held("onceward_http_streams") == 0);
+        let mut anns: Vec<_> = (0..2).map(|_| streams(Some(ann)).expect("half of them")).collect();
+        let third = answer(&open(Some(ann), "/v1/stream"));
+        third.is_problem(429, "too_many_of_key");
+        assert_eq!((third.header("retry-after"), &third.json()["retry_after_ms"]), (Some("1"), &json!(1_000)));
+        let bobs: Vec<_> = (0..2).map(|_| streams(Some(bob)).expect("there is room for others")).collect();
+        answer(&open(Some(bob), "/v1/stream")).is_problem(503, "too_many_streams");
+        anns.pop();
+        until("her place is free again", || streams(Some(ann)).map(|again| anns.push(again)).is_ok());
+        drop(bobs);
+        // Leases that wait, alike.
+        let waiting: Vec<_> = (0..2).map(|_| open(Some(ann), "/v1/leases")).collect();
+        until("they wait", || held("onceward_http_long_polls") == 2);
+        answer(&open(Some(ann), "/v1/leases")).is_problem(429, "too_many_of_key");
+        let others = open(Some(bob), "/v1/leases");
+        until("he waits", || held("onceward_http_long_polls") == 3);
+        drop((waiting, others));
+    });
+}
+
+/// What is no request at all is told so as a problem, too, not only by a number.
+#[test]
+fn heads_that_are_none() {
+    with(Settings { head_bytes: 8 << 10, ..Settings::default() }, async |house| {
+        let long = |name: &str, bytes: usize| {
+            format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{name}: {}\r\n\r\n", "x".repeat(bytes))
+        };
+        let many = format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(200));
+        for (text, status, code) in [
+            ("nonsense\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("GET /livez HTTP/9.9\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("GET /livez HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("\u{16}\u{3}\u{1}\u{2}\0 as TLS begins\r\n\r\n".to_owned(), 400, "bad_head"),
+            (long("x", 20_000), 431, "head_too_large"),
+            (many, 431, "head_too_large"),
+        ] {
+            let mut stream = http::connect(house.address());
+            let _ = stream.write_all(text.as_bytes());
+            let said = answer(&stream);
+            said.is_problem(status, code);
+            assert_eq!(said.header("connection"), Some("close"));
+            assert_eq!(rest(stream), b"", "and nothing but that");
+        }
+        serves(house);
+    });
+}
+
 #[test]
 fn more_bytes_on_their_way_than_there_is_room_for() {
     with(Settings { bodies_bytes: 10_000, ..Settings::default() }, async |house| {

@@ -23,7 +23,7 @@ use crate::log::Entry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::sqlite::SqliteStore;
 use crate::store::Store;
@@ -70,11 +70,11 @@ impl Store for AnyStore {
         }
     }
 
-    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn log(&self, after: u64, most: impl Into<Most> + Send) -> Result<Vec<Entry>, StoreError> {
         match self {
-            Self::Memory(store) => store.log(after, limit).await,
-            Self::Sqlite(store) => store.log(after, limit).await,
-            Self::Postgres(store) => store.log(after, limit).await,
+            Self::Memory(store) => store.log(after, most).await,
+            Self::Sqlite(store) => store.log(after, most).await,
+            Self::Postgres(store) => store.log(after, most).await,
         }
     }
 
@@ -86,11 +86,16 @@ impl Store for AnyStore {
         }
     }
 
-    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn history(
+        &self,
+        record: RecordId,
+        after_version: u64,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Entry>, StoreError> {
         match self {
-            Self::Memory(store) => store.history(record, after_version, limit).await,
-            Self::Sqlite(store) => store.history(record, after_version, limit).await,
-            Self::Postgres(store) => store.history(record, after_version, limit).await,
+            Self::Memory(store) => store.history(record, after_version, most).await,
+            Self::Sqlite(store) => store.history(record, after_version, most).await,
+            Self::Postgres(store) => store.history(record, after_version, most).await,
         }
     }
 
@@ -166,11 +171,16 @@ impl Store for AnyStore {
         }
     }
 
-    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+    async fn attempts(
+        &self,
+        record: RecordId,
+        after: Token,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Execution>, StoreError> {
         match self {
-            Self::Memory(store) => store.executions(record).await,
-            Self::Sqlite(store) => store.executions(record).await,
-            Self::Postgres(store) => store.executions(record).await,
+            Self::Memory(store) => store.attempts(record, after, most).await,
+            Self::Sqlite(store) => store.attempts(record, after, most).await,
+            Self::Postgres(store) => store.attempts(record, after, most).await,
         }
     }
 
@@ -238,11 +248,11 @@ impl Store for AnyStore {
         }
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
         match self {
-            Self::Memory(store) => store.request(name).await,
-            Self::Sqlite(store) => store.request(name).await,
-            Self::Postgres(store) => store.request(name).await,
+            Self::Memory(store) => store.requests(names).await,
+            Self::Sqlite(store) => store.requests(names).await,
+            Self::Postgres(store) => store.requests(names).await,
         }
     }
 

@@ -113,6 +113,11 @@ impl Catalog {
         self.since(0).map(|version| (Arc::clone(&version.hash), Arc::clone(version))).collect()
     }
 
+    /// Every version of every lifecycle, in the order in which they came.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Lifecycle>> {
+        self.since(0)
+    }
+
     /// The versions of a lifecycle in the order in which they came.
     pub fn versions(&self, name: &str) -> Vec<Version> {
         let current = self.definitions.get(name).map(|current| Arc::clone(&current.hash));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onceward_core::record::{ExecutionStatus, Record, Timer};
+use onceward_core::record::{Execution, ExecutionStatus, Record, Timer};
 use onceward_core::time::Time;
 
 use crate::error::StoreError;
@@ -21,6 +21,13 @@ pub(crate) fn has_come(sha256: &[u8; 32], bytes: &[u8]) -> bool {
 
 /// A count that belongs to no window of time.
 pub(crate) const NO_WINDOW: i64 = i64::MIN;
+
+/// Bytes of the texts of an execution, which others may have made long.
+pub(crate) fn weight(execution: &Execution) -> usize {
+    let code = execution.aborted.as_ref().map_or(0, |abort| abort.code.len());
+    let key: usize = execution.key.iter().flatten().map(|part| part.len()).sum();
+    execution.worker.len() + execution.holder.len() + code + key
+}
 
 pub(crate) fn write_fields(record: &Record) -> Result<String, StoreError> {
     plain::write_fields(&record.fields).map_err(|error| StoreError::Rejected(error.to_string()))

@@ -25,6 +25,45 @@ pub struct Candidate {
     pub lifecycle: Arc<str>,
 }
 
+/// How much to read at once. One is read in any case, however large it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    pub count: usize,
+    /// Of what is kept of all of them. What does not fit is not even loaded, but for one that shows that there is more.
+    pub bytes: usize,
+}
+
+/// However large they are: for those who know that they are few, or small.
+impl From<usize> for Most {
+    fn from(count: usize) -> Self {
+        Self { count, bytes: usize::MAX }
+    }
+}
+
+/// How much was read already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filling {
+    most: Most,
+    count: usize,
+    bytes: usize,
+}
+
+impl Filling {
+    pub(crate) fn new(most: Most) -> Self {
+        Self { most, count: 0, bytes: 0 }
+    }
+
+    /// Whether one of this size goes in as well; then it is counted.
+    pub(crate) fn takes(&mut self, bytes: usize) -> bool {
+        let bytes = self.bytes.saturating_add(bytes);
+        let fits = self.count < self.most.count && (self.count == 0 || bytes <= self.most.bytes);
+        if fits {
+            (self.count, self.bytes) = (self.count + 1, bytes);
+        }
+        fits
+    }
+}
+
 /// Which records to list, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
@@ -34,12 +73,22 @@ pub struct ListQuery {
     /// Where the page before ended: its [`Page::next`].
     pub after: Option<u64>,
     pub limit: usize,
+    /// Of the fields of all of them, as they are kept; as many as come where it is left out.
+    pub bytes: Option<usize>,
+}
+
+impl ListQuery {
+    pub(crate) fn most(&self) -> Most {
+        Most { count: self.limit, bytes: self.bytes.unwrap_or(usize::MAX) }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// Fewer than were asked for, or none, where not enough of those that were looked at fit: then `next` tells where to go on.
     pub records: Vec<Arc<Record>>,
+    /// The place of each of them: a page that starts there starts behind it.
+    pub places: Vec<u64>,
     /// Where the next page starts; `None` on the last.
     pub next: Option<u64>,
     /// Records that are damaged and cannot be read: they are passed over. `verify` names them.

@@ -22,7 +22,7 @@ use crate::histogram::Distribution;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::workers::{Holding, WorkerSeen};
 
@@ -46,7 +46,11 @@ pub trait Store: Send + Sync {
     fn due(&self, until: Time, limit: usize) -> impl Future<Output = Result<Vec<(Time, RecordId)>, StoreError>> + Send;
 
     /// The log after a place, in order, without a gap. [`StoreError::Pruned`] where pruning took something after it.
-    fn log(&self, after: u64, limit: usize) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
+    fn log(
+        &self,
+        after: u64,
+        most: impl Into<Most> + Send,
+    ) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
 
     /// The last place in the log; 0 where nothing was written yet.
     fn last(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
@@ -56,7 +60,7 @@ pub trait Store: Send + Sync {
         &self,
         record: RecordId,
         after_version: u64,
-        limit: usize,
+        most: impl Into<Most> + Send,
     ) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send;
 
     /// A record as it was last saved. Whether a timer is due on it is for the caller to see to.
@@ -88,8 +92,18 @@ pub trait Store: Send + Sync {
     /// What the job's committed execution left.
     fn effect(&self, record: RecordId) -> impl Future<Output = Result<Option<Effect>, StoreError>> + Send;
 
-    /// All attempts at a job, the first first.
-    fn executions(&self, record: RecordId) -> impl Future<Output = Result<Vec<Execution>, StoreError>> + Send;
+    /// The attempts at a job after a token, the first first.
+    fn attempts(
+        &self,
+        record: RecordId,
+        after: Token,
+        most: impl Into<Most> + Send,
+    ) -> impl Future<Output = Result<Vec<Execution>, StoreError>> + Send;
+
+    /// All of them, for who knows that they are few.
+    fn executions(&self, record: RecordId) -> impl Future<Output = Result<Vec<Execution>, StoreError>> + Send {
+        self.attempts(record, Token(0), usize::MAX >> 1)
+    }
 
     /// Records that point to another.
     fn linked(&self, query: &LinkQuery) -> impl Future<Output = Result<LinkPage, StoreError>> + Send;
@@ -116,8 +130,13 @@ pub trait Store: Send + Sync {
     /// Forget workers that were last seen at this time or before, and all but the last so many; how many that were.
     fn forget_workers(&self, before: Time, most: usize) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// A request that was answered before.
-    fn request(&self, name: &RequestName) -> impl Future<Output = Result<Option<Request>, StoreError>> + Send;
+    /// Requests that were answered before, in the order in which they are asked for.
+    fn requests(&self, names: &[RequestName]) -> impl Future<Output = Result<Vec<Option<Request>>, StoreError>> + Send;
+
+    /// One of them.
+    fn request(&self, name: &RequestName) -> impl Future<Output = Result<Option<Request>, StoreError>> + Send {
+        async move { Ok(self.requests(std::slice::from_ref(name)).await?.pop().flatten()) }
+    }
 
     /// The lifecycles that the store knows.
     fn definitions(&self) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;

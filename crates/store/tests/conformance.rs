@@ -18,6 +18,8 @@ mod look_ups;
 mod moving;
 #[path = "conformance/prune.rs"]
 mod prune;
+#[path = "conformance/sizes.rs"]
+mod sizes;
 #[path = "conformance/within_a_batch.rs"]
 mod within_a_batch;
 #[path = "conformance/work.rs"]

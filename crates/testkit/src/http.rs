@@ -1,7 +1,7 @@
 //! The plainest HTTP client there is: it sends bytes, reads an answer, and hides nothing of it.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
@@ -87,19 +87,29 @@ impl fmt::Debug for Reply {
 impl Reply {
     /// One answer, and not a byte of what comes after it.
     pub fn read(from: &mut impl BufRead) -> Self {
+        let (reply, is_whole) = Self::read_as_far_as_it_comes(from);
+        assert!(is_whole, "it broke off: {reply:?}");
+        reply
+    }
+
+    /// One answer that may break off; and whether it is as long as its head promises.
+    pub fn read_as_far_as_it_comes(from: &mut impl BufRead) -> (Self, bool) {
         let head = head(from);
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no answer: {head:?}"));
         let mut reply = Self { status, head, body: Vec::new() };
+        let mut is_whole = true;
         if let Some(length) = reply.header("content-length") {
-            reply.body = vec![0; length.parse().expect("a number")];
-            from.read_exact(&mut reply.body).expect("the whole body");
+            let length: u64 = length.parse().expect("a number");
+            // How it ends is not the question.
+            let _ = from.by_ref().take(length).read_to_end(&mut reply.body);
+            is_whole = u64::try_from(reply.body.len()) == Ok(length);
         } else if reply.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
             while let Some(piece) = chunk(from) {
                 reply.body.extend(piece);
             }
         }
-        reply
+        (reply, is_whole)
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {

@@ -148,6 +148,12 @@ impl Served {
         with_key(key, &[], |headers| Following::start(&self.address, path, headers))
     }
 
+    /// What comes of something that may break off, and whether it is all of it.
+    pub fn get_as_far_as_it_comes(&self, key: &str, path: &str) -> (Reply, bool) {
+        let stream = self.begin_as(key, "GET", path, &[("connection", "close")]);
+        Reply::read_as_far_as_it_comes(&mut BufReader::new(stream))
+    }
+
     pub fn get(&self, path: &str) -> Reply {
         self.call("GET", path, &[], None)
     }

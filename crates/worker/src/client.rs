@@ -128,6 +128,21 @@ impl Client {
         Self { patience, ..self.clone() }
     }
 
+    /// The same server, over connections of its own: they live in the runtime that opens them.
+    pub(crate) fn apart(&self) -> Self {
+        let line = &*self.line;
+        let connections = Mutex::new(connections(&line.connector));
+        let apart = Line {
+            connector: line.connector.clone(),
+            connections,
+            scheme: line.scheme.clone(),
+            authority: line.authority.clone(),
+            prefix: line.prefix.clone(),
+            authorization: line.authorization.clone(),
+        };
+        Self { line: Arc::new(apart), patience: self.patience }
+    }
+
     /// The server's address.
     pub fn server(&self) -> String {
         format!("{}://{}{}", self.line.scheme, self.line.authority, self.line.prefix)

@@ -32,7 +32,7 @@
 //! - A handler runs at least once for each job, and its result is committed at most once. It may run twice: when its worker or the
 //!   server dies, or when its lease is lost. What it does to the world outside must bear that.
 //! - No handler runs on when its lease is surely gone; it is told so a moment before, and dropped then. A handler can be dropped only
-//!   where it waits: one that computes or blocks for long must do so in `spawn_blocking`, since hearts beat in the same runtime.
+//!   where it waits: one that computes or blocks for long keeps its lease, but had better do so in `spawn_blocking`.
 
 mod client;
 mod command;

@@ -1,5 +1,6 @@
 //! Records: made, looked at, and sent events.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use uuid::Uuid;
@@ -119,6 +120,7 @@ struct Entries {
 #[derive(Deserialize)]
 struct Executions {
     executions: Vec<Execution>,
+    next: Option<String>,
 }
 
 impl Client {
@@ -184,15 +186,29 @@ impl Client {
 
     /// The turns of workers at a job.
     pub async fn executions(&self, id: Uuid) -> Result<Vec<Execution>, ClientError> {
-        let answer: Executions = self.ask(&Ask::get(format!("/v1/records/{id}/executions"))).await?;
-        Ok(answer.executions)
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let query = cursor.as_ref().map(|cursor| format!("?cursor={}", escaped(cursor))).unwrap_or_default();
+            let page: Executions = self.ask(&Ask::get(format!("/v1/records/{id}/executions{query}"))).await?;
+            all.extend(page.executions);
+            match page.next {
+                Some(next) => cursor = Some(next),
+                None => return Ok(all),
+            }
+        }
     }
 
     /// A record's payload, where it has one that is for this caller.
     pub async fn payload(&self, id: Uuid) -> Result<Option<Payload>, ClientError> {
+        Ok(self.payload_bytes(id).await?.map(Payload::found))
+    }
+
+    /// As they are kept.
+    pub(crate) async fn payload_bytes(&self, id: Uuid) -> Result<Option<Bytes>, ClientError> {
         match self.send(&Ask::get(format!("/v1/records/{id}/payload"))).await {
             Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => Ok(None),
-            answer => answer.map(|bytes| Some(Payload::found(bytes))),
+            answer => answer.map(Some),
         }
     }
 

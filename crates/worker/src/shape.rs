@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::error::Problem;
@@ -46,6 +47,19 @@ pub struct Record {
 pub struct PayloadMark {
     pub sha256: String,
     pub bytes: u64,
+}
+
+impl PayloadMark {
+    /// Whether it is these bytes that it means.
+    pub(crate) fn is_of(&self, bytes: &[u8]) -> bool {
+        use std::fmt::Write as _;
+        let mut hash = String::with_capacity(64);
+        for byte in Sha256::digest(bytes) {
+            // Into a text nothing fails to be written.
+            let _ = write!(hash, "{byte:02x}");
+        }
+        u64::try_from(bytes.len()).is_ok_and(|length| length == self.bytes) && self.sha256 == hash
+    }
 }
 
 impl Record {

@@ -77,6 +77,23 @@ class Trouble(unittest.TestCase):
             until(self.client, made.id, "done")
         self.assertEqual(answers, [])
 
+    def test_a_payload_that_is_another_comes_to_no_handler(self) -> None:
+        harmed = 2
+
+        def play(asked: Asked) -> Said:
+            nonlocal harmed
+            said = asked.pass_on()
+            if asked.path.endswith("/payload") and harmed > 0:
+                harmed -= 1
+                return Said(said.status, said.body.replace(b"x", b"y", 1), said.headers)
+            return said
+
+        text = "x" * 100_000
+        with self.assertLogs("onceward", "WARNING"), self.working(play, lambda job: job.payload == text):
+            made = self.client.create(TASK, payload=text)
+            self.assertEqual(until(self.client, made.id, "done").attempt, 2)
+        self.assertEqual(self.client.effect(made.id).result, True)
+
     def test_a_heartbeat_that_is_not_taken_for_a_moment_loses_no_lease(self) -> None:
         answers, beaten = [trouble(507, "store_full"), trouble(500, "internal")], threading.Event()
 

@@ -128,13 +128,7 @@ export class Client {
 
   /** Its payload as a lease brings it: the value where it is JSON, else the bytes. */
   async payloadValue(record: string): Promise<unknown> {
-    const bytes = await this.payload(record);
-    try {
-      // Whatever kind the server says it is: large ones it does not look into.
-      return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) as unknown;
-    } catch {
-      return bytes;
-    }
+    return valueOf(await this.payload(record));
   }
 
   /** The log as it grows, from the entry after `after` on (from now on, without it). It goes on by itself after a break. */
@@ -289,6 +283,15 @@ export class Client {
         return results;
       }
     }
+  }
+}
+
+/** The value where it is JSON, whatever kind the server says it is: large ones it does not look into. Else the bytes. */
+export function valueOf(payload: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload)) as unknown;
+  } catch {
+    return payload;
   }
 }
 

@@ -1,8 +1,9 @@
 /** Runs functions for jobs: leases them, keeps the leases alive, reports what became of them, and stops cleanly. */
 
+import { createHash } from "node:crypto";
 import { hostname } from "node:os";
 
-import { Client, type ClientOptions } from "./client.js";
+import { Client, valueOf, type ClientOptions } from "./client.js";
 import { AlreadyCommitted, Cancelled, Fail, LeaseLost, Retry, Unreachable, WorkError } from "./errors.js";
 import { BEATS, Heart } from "./heart.js";
 import { Job } from "./job.js";
@@ -46,6 +47,9 @@ const AT_ONCE = 100;
 
 /** A report that the server breaks at so often is not tried again: the server is in trouble for a moment, or it is the report. */
 const BROKEN = 5;
+
+/** A payload that is not that of its hash may have been harmed on the way here, and is fetched once more. */
+const FETCHES = 2;
 
 /** What ends a worker. A terminal that is closed is no reason to leave jobs behind. */
 const SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP"] as const;
@@ -276,13 +280,24 @@ export class Worker {
   }
 
   async #fetch(job: Job, lease: Lease, decode: Handling["decode"]): Promise<void> {
-    if (lease.payload_elsewhere) job.payload = await this.client.payloadValue(job.id);
+    if (lease.payload_elsewhere) job.payload = await this.#payload(job);
     if (decode === undefined) return;
     try {
       job.payload = decode(job.payload);
     } catch (error) {
       throw new Fail("BAD_PAYLOAD", text(error));
     }
+  }
+
+  /** The bytes of its hash, and no others. */
+  async #payload(job: Job): Promise<unknown> {
+    const expected = job.record.payload?.sha256;
+    for (let tries = 0; tries < FETCHES; tries += 1) {
+      const found = await this.client.payload(job.id);
+      if (expected === undefined || createHash("sha256").update(found).digest("hex") === expected) return valueOf(found);
+      this.#log(`job ${job.id}: the payload that came is not that of its hash`);
+    }
+    throw new Retry("PAYLOAD_UNAVAILABLE", "the payload that came is not that of its hash");
   }
 
   /** Yields a job whose handler does not come to an end; what it still does comes to nothing. */

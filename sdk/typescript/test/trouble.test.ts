@@ -81,6 +81,26 @@ describe("a server that is full or broken for a moment", () => {
     assert.equal(answers.length, 0);
   });
 
+  it("gives no handler a payload that is another", async () => {
+    let harmed = 2;
+    const play: Play = async (asked) => {
+      const said = await asked.passOn();
+      if (!asked.path.endsWith("/payload") || harmed === 0) return said;
+      harmed -= 1;
+      return { ...said, body: said.body.replace("x", "y") };
+    };
+    const text = "x".repeat(100_000);
+    await working(
+      play,
+      (job) => job.payload === text,
+      async () => {
+        const made = await client.create(TASK, { payload: text });
+        assert.equal((await until(client, made.id, "done")).attempt, 2);
+        assert.equal((await client.effect(made.id)).result, true);
+      },
+    );
+  });
+
   it("loses no lease by a heartbeat that is not taken", async () => {
     const [answers, beaten] = [[trouble(507, "store_full"), trouble(500, "internal")], new Moment()];
     const play: Play = async (asked) => {

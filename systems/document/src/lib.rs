@@ -3,10 +3,14 @@
 //! | file | duty |
 //! | --- | --- |
 //! | `upload.rs` | a document comes in, piece by piece, and a job is made of it |
+//! | `places.rs` | how many come at once, of all and of each owner |
+//! | `pace.rs` | how slowly one may come |
 //! | `jobs.rs` | submitting, cancelling and looking |
 //! | `shape.rs` | what is shown of a job |
 
 mod jobs;
+mod pace;
+mod places;
 mod shape;
 mod upload;
 
@@ -25,16 +29,38 @@ const JOB: &str = "document.job";
 pub struct Bounds {
     /// Uploads at the same time.
     pub at_once: usize,
+    /// Of these, one owner's.
+    pub of_one_owner: usize,
     /// For the next piece of one to come.
     pub piece_time: Duration,
     /// For all of one to come.
     pub whole_time: Duration,
+    pub pace: Pace,
+}
+
+/// The least that must come. Only the time in which the server waits for the sender counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Not asked for before: lines begin slowly.
+    pub after: Duration,
+    /// From then on, in each such time...
+    pub window: Duration,
+    /// ...so many bytes.
+    pub bytes: u64,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        // A hundred megabytes in a quarter of an hour: about a megabit a second.
-        Self { at_once: 16, piece_time: Duration::from_secs(30), whole_time: Duration::from_mins(15) }
+        Self {
+            at_once: 16,
+            // However an owner holds them, others find a place.
+            of_one_owner: 4,
+            piece_time: Duration::from_secs(30),
+            // A hundred megabytes in a quarter of an hour: about a megabit a second.
+            whole_time: Duration::from_mins(15),
+            // 16 KB a second: a poor line has that, and who sends a byte now and then has not.
+            pace: Pace { after: Duration::from_mins(1), window: Duration::from_secs(30), bytes: 480 << 10 },
+        }
     }
 }
 

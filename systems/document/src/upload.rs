@@ -1,7 +1,5 @@
 //! A document comes in. It goes to the object store as it comes, and nobody here looks into it (DOC-15).
 
-use std::sync::Arc;
-
 use axum::Extension;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::State;
@@ -14,11 +12,12 @@ use onceward_engine::{Arrived, Arriving, EngineError, Submission};
 use onceward_server::{App, Caller, Problem, ProblemShape, answer, must_be_bytes, text, trace};
 use onceward_store::Store as _;
 use serde_json::Map;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::pace::Paced;
+use crate::places::Places;
 use crate::shape::{Document, JobShape};
 use crate::{Bounds, JOB};
 
@@ -34,17 +33,12 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Clone, Debug)]
 pub(crate) struct Uploads {
     bounds: Bounds,
-    places: Arc<Semaphore>,
+    places: Places,
 }
 
 impl Uploads {
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Self { bounds, places: Arc::new(Semaphore::new(bounds.at_once.min(Semaphore::MAX_PERMITS))) }
-    }
-
-    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let full = |_| Problem::new(503, "too_many_uploads", "as many uploads come in as may at once: try again");
-        Arc::clone(&self.places).try_acquire_owned().map_err(full)
+        Self { bounds, places: Places::new(bounds.at_once, bounds.of_one_owner) }
     }
 }
 
@@ -53,7 +47,7 @@ impl Uploads {
 /// The body is the document, 1 byte to 100 MB of any kind. It becomes a job that is processed once it is submitted.
 ///
 /// `Client-Request-Id` is the caller's own name for the upload. The same caller with the same name gets the same job again, with 200,
-/// however the job has gone on and whatever bytes came the second time: they are dropped. An upload that breaks off makes nothing.
+/// however the job has gone on and whatever bytes came the second time: they are dropped. Once the job is pruned, the answer is 410. An upload that breaks off makes nothing.
 #[utoipa::path(
     post, path = "/document/upload", tag = "document",
     params(("Client-Request-Id" = String, Header, description = "The caller's own name for the upload", min_length = 1, max_length = 200)),
@@ -61,6 +55,7 @@ impl Uploads {
     responses(
         (status = 201, description = "A job was made of it", body = JobShape),
         (status = 200, description = "The name came before, and this is its job", body = JobShape),
+        (status = 410, description = "The name came before, and its job is gone", body = ProblemShape, content_type = "application/problem+json"),
         (status = 413, description = "Too large", body = ProblemShape, content_type = "application/problem+json"),
         (status = 415, description = "Not application/octet-stream", body = ProblemShape, content_type = "application/problem+json"),
         (status = 422, description = "Empty, or without a name", body = ProblemShape, content_type = "application/problem+json"),
@@ -82,7 +77,7 @@ async fn upload(
     let catalog = app.engine().store().definitions().await?;
     let lifecycle = catalog.definitions.get(JOB).ok_or_else(Problem::not_found)?;
     let name = name(&headers, lifecycle)?;
-    let _place = uploads.place()?;
+    let _place = uploads.places.take(&caller.actor.id)?;
     let most = Most::of(&app, lifecycle);
     let arrived = receive(app.engine().arriving(), body, most, uploads.bounds).await?;
     let fields = Map::from_iter([("requestId".to_owned(), name.into())]);
@@ -153,14 +148,21 @@ async fn receive(arriving: Arriving, body: Body, most: Most, bounds: Bounds) -> 
 }
 
 async fn pieces(mut arriving: Arriving, mut body: Body, most: Most, bounds: Bounds) -> Result<Arriving, Problem> {
+    let mut paced = Paced::new(bounds.pace);
     loop {
+        let since = Instant::now();
         let next = timeout(bounds.piece_time, body.frame()).await;
+        let waited = since.elapsed();
         let Some(frame) = next.map_err(|_| slow("the next piece of the document did not come in time"))? else {
             return Ok(arriving);
         };
         let frame = frame.map_err(|_| Problem::new(400, "broken_body", "the body ended before its end"))?;
         let Ok(piece) = frame.into_data() else { continue };
-        most.check(arriving.bytes().saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX)))?;
+        let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        if !paced.came(waited, bytes) {
+            return Err(slow("the document comes too slowly"));
+        }
+        most.check(arriving.bytes().saturating_add(bytes))?;
         arriving = arriving.take(piece).await?;
     }
 }

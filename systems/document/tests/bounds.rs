@@ -6,7 +6,7 @@ use onceward_core::diagnostic::Files;
 use onceward_engine::{Config, Engine, Objects};
 use onceward_server::{Settings, serve};
 use onceward_store::{AnyStore, Clock, SqliteStore};
-use onceward_system_document::{Bounds, part};
+use onceward_system_document::{Bounds, Pace, part};
 use onceward_testkit::{Folder, systems};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -105,6 +105,19 @@ fn the_whole_has_its_time() {
     serving(bounds, async |house| {
         let (status, text) = answer(house.begun("a", 1_000_000, 200_000).await).await;
         assert!(status == 408 && text.contains("slow_body"), "{text}");
+    });
+}
+
+/// A document that goes on coming, each piece in its time, but all too slowly, is given up as well. No pace is enough here.
+#[test]
+fn it_comes_at_a_least_pace() {
+    let pace = Pace { after: Duration::ZERO, window: Duration::ZERO, bytes: u64::MAX };
+    let bounds = Bounds { piece_time: NEVER, whole_time: NEVER, pace, ..Bounds::default() };
+    serving(bounds, async |house| {
+        for come in [1, 200_000] {
+            let (status, text) = answer(house.begun("a", 1_000_000, come).await).await;
+            assert!(status == 408 && text.contains("slow_body"), "{text}");
+        }
     });
 }
 

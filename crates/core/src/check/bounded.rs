@@ -74,7 +74,7 @@ fn is_kept_below(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: S
     for earlier in &event.rows[..at] {
         if let Some(when) = &earlier.when
             && earlier.from.contains(from)
-            && decides_before(event.kind, earlier, row)
+            && decides_before(&survey.lifecycle.who, event.kind, earlier, row)
         {
             conjuncts(&when.expr, false, &mut sure);
         }

@@ -80,7 +80,7 @@ fn may_coincide(row: &Row, other: &Row) -> bool {
 }
 
 fn same_time(row: &Row, other: &Row) -> bool {
-    std::ptr::eq(row, other) || super::faults::decides_before(EventKind::Time, row, other)
+    std::ptr::eq(row, other) || super::faults::stands_before(EventKind::Time, row, other)
 }
 
 /// The row's time cannot be null in this state.

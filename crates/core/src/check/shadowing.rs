@@ -1,7 +1,7 @@
 //! Rows that never have their turn, or not in one of their states, because earlier ones always hold.
 
 use super::cases::{Cases, folded};
-use super::faults::{Env, Flow, Judge, decides_before, judge_of, passed_over, start};
+use super::faults::{Env, Flow, Judge, decides_before, judge_of, passed_over, stands_before, start};
 use super::survey::Survey;
 use crate::diagnostic::Diagnostic;
 use crate::expr::Expr;
@@ -25,8 +25,10 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
                 found.push(never(survey, event, at, from));
             } else if let Some(Some(from)) = shadowed {
                 found.push(never_from(survey, event, at, from));
+            } else if let Some(earlier) = froms.iter().find_map(|from| open_before(event, at, *from)) {
+                found.push(open_to_all(row, earlier));
             } else if turns.iter().all(|turn| *turn != Turn::Has) && turns.contains(&Turn::Unknown) {
-                let earlier = deciding(event, at, froms[0]).next();
+                let earlier = deciding(survey, event, at, froms[0]).next();
                 let mut warning = Diagnostic::warning(
                     "unproven-turn",
                     row.at,
@@ -52,11 +54,36 @@ enum Turn {
     Unknown,
 }
 
-fn deciding(event: &Event, at: usize, from: Option<StateIx>) -> impl Iterator<Item = &Row> {
+fn deciding<'a>(
+    survey: &'a Survey,
+    event: &'a Event,
+    at: usize,
+    from: Option<StateIx>,
+) -> impl Iterator<Item = &'a Row> {
     let row = &event.rows[at];
     event.rows[..at].iter().filter(move |earlier| {
-        from.is_none_or(|from| earlier.from.contains(from)) && decides_before(event.kind, earlier, row)
+        let who = &survey.lifecycle.who;
+        from.is_none_or(|from| earlier.from.contains(from)) && decides_before(who, event.kind, earlier, row)
     })
+}
+
+/// An earlier row without `by` and without a guard, which all who may write take in the row's place: its `by` closes nothing. Only one
+/// who has no role but a worker's comes past it.
+fn open_before(event: &Event, at: usize, from: Option<StateIx>) -> Option<&Row> {
+    let row = &event.rows[at];
+    event.rows[..at].iter().find(|earlier| {
+        from.is_none_or(|from| earlier.from.contains(from))
+            && is_open_before(earlier, row)
+            && (earlier.when.is_none() || same_guard(earlier, row))
+            && stands_before(event.kind, earlier, row)
+    })
+}
+
+fn same_guard(earlier: &Row, row: &Row) -> bool {
+    match (&earlier.when, &row.when) {
+        (Some(earlier), Some(row)) => earlier.text == row.text,
+        _ => false,
+    }
 }
 
 fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<StateIx>) -> Turn {
@@ -73,16 +100,16 @@ fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<Sta
     if alone.is_none() {
         return Turn::Dead;
     }
-    if deciding(event, at, from).next().is_none() {
+    if deciding(survey, event, at, from).next().is_none() {
         return Turn::Has;
     }
-    let left = is_left(&mut judge, event, at, from, &env);
+    let left = is_left(survey, &mut judge, event, at, from, &env);
     survey.spend(judge.steps);
     if !left {
         return Turn::Never;
     }
     let fold = |row: &Row| row.when.as_ref().map(|when| folded(&when.expr, survey.lifecycle));
-    let earlier: Vec<Expr> = deciding(event, at, from).filter_map(fold).collect();
+    let earlier: Vec<Expr> = deciding(survey, event, at, from).filter_map(fold).collect();
     let own = fold(row);
     let guards: Vec<&Expr> = earlier.iter().chain(&own).collect();
     // Inputs are numbered row by row; where guards read them the cases of two rows cannot be set side by side.
@@ -100,9 +127,9 @@ fn turn(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: Option<Sta
 }
 
 /// Whether anything is left for the row once earlier ones have had theirs; refusals of its own do not count.
-fn is_left(judge: &mut Judge, event: &Event, at: usize, from: Option<StateIx>, env: &Env) -> bool {
+fn is_left(survey: &Survey, judge: &mut Judge, event: &Event, at: usize, from: Option<StateIx>, env: &Env) -> bool {
     let mut left = Some(env.clone());
-    for earlier in deciding(event, at, from) {
+    for earlier in deciding(survey, event, at, from) {
         left = left.and_then(|env| passed_over(judge, earlier, env));
     }
     match (&event.rows[at].when, left) {
@@ -123,10 +150,27 @@ fn reads_input(expr: &Expr) -> bool {
 }
 
 fn never(survey: &Survey, event: &Event, at: usize, from: Option<StateIx>) -> Diagnostic {
+    let is_open = deciding(survey, event, at, from).all(|earlier| is_open_before(earlier, &event.rows[at]));
+    let help = if is_open { CLOSE } else { "put it before them, narrow their guards, or take it away" };
     let error = Diagnostic::error("shadowed-row", event.rows[at].at, "this row never has its turn")
         .label("wherever it holds, an earlier row is taken")
-        .help("put it before them, narrow their guards, or take it away");
+        .help(help);
     behind(survey, event, at, from, error)
+}
+
+/// It lets everybody in before whom the row names.
+fn is_open_before(earlier: &Row, row: &Row) -> bool {
+    earlier.by.is_empty() && !row.by.is_empty()
+}
+
+const CLOSE: &str =
+    "give the earlier row a `by`, or take it away; or put this one first, if everybody else may have that one";
+
+fn open_to_all(row: &Row, earlier: &Row) -> Diagnostic {
+    Diagnostic::warning("shadowed-by", row.at, "the `by` of this row closes nothing")
+        .label("all who may write take an earlier row, whoever they are")
+        .help(CLOSE)
+        .also(earlier.at, "says no `by`, so that it is for everybody")
 }
 
 /// It lives in other states, and its `go` claims more than it can do.
@@ -141,11 +185,16 @@ fn never_from(survey: &Survey, event: &Event, at: usize, from: StateIx) -> Diagn
 
 /// The rows that stand before it.
 fn behind(survey: &Survey, event: &Event, at: usize, from: Option<StateIx>, mut error: Diagnostic) -> Diagnostic {
-    for earlier in deciding(event, at, from).take(3) {
+    for earlier in deciding(survey, event, at, from).take(3) {
         let what = match (&earlier.when, from) {
             (None, Some(from)) => format!("holds always in `{}`", survey.name(from)),
             (None, None) => "holds always".to_owned(),
             (Some(when), _) => format!("holds where {}", when.text),
+        };
+        let what = if is_open_before(earlier, &event.rows[at]) {
+            format!("{what}, and is for everybody: it says no `by`")
+        } else {
+            what
         };
         error = error.also(earlier.at, what);
     }

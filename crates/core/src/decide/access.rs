@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::halt::{Halt, Step};
 use crate::expr::{Env, eval};
-use crate::model::{Access, By, Row};
+use crate::model::{Access, By, Lifecycle, Row};
 use crate::record::{Actor, Execution, Record, Token};
 use crate::value::Value;
 
@@ -79,6 +79,35 @@ pub(super) fn is_for(draft: &Draft, row: &Row, record: &Record, caller: Caller) 
         }
     }
     Ok(false)
+}
+
+/// What a caller for whom none of these rows is may know of why: its own roles, and whom the rows name.
+pub(super) fn turned_away<'a>(
+    actor: &Actor,
+    lifecycle: &Lifecycle,
+    rows: impl IntoIterator<Item = &'a Row> + Clone,
+) -> String {
+    let is_usual = |row: &Row| row.by.is_empty() || row.by.contains(&By::Owner);
+    if !actor.may_produce() && rows.clone().into_iter().any(is_usual) {
+        let roles: Vec<String> = actor.roles.iter().map(|role| format!("`{role}`")).collect();
+        let roles =
+            if roles.is_empty() { "no role".to_owned() } else { format!("no role but {}", roles.join(" and ")) };
+        return format!("; it has {roles}, and making and moving records is for `producer`");
+    }
+    let mut named: Vec<&str> = Vec::new();
+    for by in rows.into_iter().flat_map(|row| &row.by) {
+        let name = match by {
+            By::Owner => "owner",
+            By::Operator => "operator",
+            By::Worker => "worker",
+            By::Record => "record",
+            By::Who(number) => lifecycle.who.get(usize::from(*number)).map_or("", |who| &who.name),
+        };
+        if !named.contains(&name) {
+            named.push(name);
+        }
+    }
+    if named.is_empty() { String::new() } else { format!("; it is for {}", named.join(", ")) }
 }
 
 fn admits(draft: &Draft, by: &By, record: &Record, actor: &Actor, caller: Caller) -> Step<bool> {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::access::Caller;
+use super::access::{Caller, turned_away};
 use super::carry::Run;
 use super::halt::{Halt, Step, refusal_of_call};
 use super::input::{Given, is_bounded};
 use super::operation::Create;
 use super::plan::{NotTaken, Occasion, Weighed, weigh};
-use crate::model::{Lifecycle, PayloadBounds};
+use crate::model::{EventKind, Lifecycle, PayloadBounds};
 use crate::record::{Payload, Record};
 use crate::value::{RecordId, Value};
 
@@ -37,7 +37,13 @@ impl Run<'_> {
         made.map_err(|not_taken| {
             let (status, code, reason) = match not_taken {
                 NotTaken::State | NotTaken::Guard => (409, "not_taken", "no row takes this creation".to_owned()),
-                NotTaken::Caller => (403, "not_allowed", "no row lets this caller create one".to_owned()),
+                NotTaken::Caller => {
+                    let lifecycle = self.draft.definitions.get(&create.lifecycle);
+                    let why =
+                        lifecycle.map(|lifecycle| turned_away(actor, lifecycle, lifecycle.rows(EventKind::Create)));
+                    let why = why.unwrap_or_default();
+                    (403, "not_allowed", format!("no row lets this caller create one{why}"))
+                }
                 NotTaken::Input(reason) => (422, "bad_input", reason),
             };
             let mut refusal = refusal_of_call("create", status, code, reason);
@@ -57,7 +63,7 @@ impl Run<'_> {
         caller: Caller,
     ) -> Step<Result<RecordId, NotTaken>> {
         let Some(lifecycle) = self.draft.definitions.get(lifecycle).cloned() else {
-            let reason = format!("there is no lifecycle `{lifecycle}`");
+            let reason = self.draft.definitions.no_lifecycle(lifecycle);
             return Err(Halt::Refuse(refusal_of_call("create", 404, "no_such_lifecycle", reason)));
         };
         if let Err(reason) = payload_fits(lifecycle.payload, payload) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::access::{Caller, may_read};
+use super::changes::Refusal;
 use super::draft::{Draft, fault};
 use super::halt::{Halt, Step, refusal};
 use super::plan::Occasion;
@@ -116,7 +117,13 @@ fn clash(
     clash: &Clash,
 ) -> Step<Halt> {
     let event = occasion.event;
-    let readable = match draft.find(holder)? {
+    let holds = draft.find(holder)?;
+    if *clash == Clash::Return && before.is_none() && holds.is_none() {
+        // Pruned: what was asked for was done once, and cannot be shown any more.
+        let gone = refusal(after, event, 410, "gone", "the record that was made with this key is no longer there");
+        return Ok(Halt::Refuse(Box::new(Refusal { record: None, state: None, ..*gone })));
+    }
+    let readable = match holds {
         // A spawn uses the holder whoever owns it: nobody is shown anything of it.
         Some(_) if occasion.caller == Caller::Record => true,
         Some(record) => may_read(draft, record, &draft.operation.actor, None)?,

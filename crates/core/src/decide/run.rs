@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::access::{Caller, is_holder, may_read};
+use super::access::{Caller, is_holder, may_read, turned_away};
 use super::carry::{Run, engine_event};
 use super::changes::{Changes, Decision, NoOp, NoOpReason, RecordChange, Refusal};
 use super::draft::{Draft, Parts, fault};
@@ -15,6 +15,7 @@ use super::timers::{Due, first_due, next_due};
 use super::work::{Done, end_execution, not_found};
 use crate::expr::{Fault, FaultKind};
 use crate::model::{Definitions, EventKind};
+use crate::near::advice;
 use crate::record::{Abort, Execution, ExecutionStatus, Record, Token};
 use crate::time::Time;
 use crate::value::RecordId;
@@ -145,7 +146,12 @@ impl Run<'_> {
         match record.lifecycle.event(event) {
             Some(known) if known.kind == EventKind::Called => {}
             Some(_) => return no(404, "no_such_event", format!("`{event}` is the engine's own and cannot be called")),
-            None => return no(404, "no_such_event", format!("{} declares no `{event}`", record.lifecycle.name)),
+            None => {
+                let lifecycle = &record.lifecycle;
+                let called = lifecycle.events.iter().filter(|known| known.kind == EventKind::Called);
+                let instead = advice(0, event, "events that can be called", called.map(|known| &*known.name));
+                return no(404, "no_such_event", format!("{} declares no `{event}`; {instead}", lifecycle.name));
+            }
         }
         if if_version.is_some_and(|version| version != record.version) {
             return no(412, "version_mismatch", format!("the record is at version {}", record.version));
@@ -168,7 +174,9 @@ impl Run<'_> {
                 no(409, "wrong_state", format!("`{event}` is not taken in {}", record.state_name()))
             }
             Err(NotTaken::Caller) => {
-                no(403, "not_allowed", format!("`{event}` is not for this caller in {}", record.state_name()))
+                let rows = record.lifecycle.event(event).into_iter().flat_map(|event| &event.rows);
+                let why = turned_away(actor, &record.lifecycle, rows.filter(|row| row.from.contains(record.state)));
+                no(403, "not_allowed", format!("`{event}` is not for this caller in {}{why}", record.state_name()))
             }
             Err(NotTaken::Input(reason)) => no(422, "bad_input", reason),
             Err(NotTaken::Guard) => {

@@ -9,6 +9,7 @@ use super::data::Field;
 use super::row::{By, Formula, Row};
 use crate::diagnostic::Span;
 use crate::expr::{ActorPart, Binary, Kind, Path, Root, walk};
+use crate::near;
 use crate::time::Duration;
 use crate::value::Value;
 
@@ -346,6 +347,12 @@ pub struct Definitions {
 impl Definitions {
     pub fn get(&self, name: &str) -> Option<&Arc<Lifecycle>> {
         self.lifecycles.get(name)
+    }
+
+    /// What somebody is told who named a lifecycle that is not among these.
+    pub fn no_lifecycle(&self, name: &str) -> String {
+        let known = self.lifecycles.keys().map(|known| &**known).filter(|known| !known.starts_with("onceward."));
+        format!("there is no lifecycle `{name}`; {}", near::advice(0, name, "lifecycles", known))
     }
 
     /// A version by its hash, current or not.

@@ -31,6 +31,30 @@ fn an_earlier_row_without_a_guard_hides_later_ones() {
     shadowed("by = [\"owner\", \"operator\"]", "by = \"operator\"");
 }
 
+/// A row without `by` is for everybody who may write: whoever is named behind it never gets there.
+#[test]
+fn an_open_row_hides_those_that_name_somebody() {
+    for by in ["\"owner\"", "\"operator\"", "\"record\"", "[\"owner\", \"operator\"]"] {
+        shadowed("", &format!("by = {by}"));
+    }
+    shadowed("when = \"record.price > 3\"", "when = \"record.price > 3\"\nby = \"owner\"");
+    both("when = \"record.price > 3\"", "by = \"owner\"");
+    let named = |formula: &str| format!("[who]\nclerk = \"{formula}\"\n\n[fields]");
+    let behind = rows("", "by = \"clerk\"");
+    for role in ["'clerk' in actor.roles", "record.price > 3 && 'clerk' in actor.roles", "actor.user"] {
+        unsound(&[("[fields]", &named(role)), (BEFORE, &behind)], "shadowed-row");
+    }
+    // A key that is only a worker's may be one of these, and no row without `by` is for that.
+    for other in ["actor.id == record.note", "'worker' in actor.roles", "'clerk' in actor.roles || actor.id == 'ann'"] {
+        warned(&[("[fields]", &named(other)), (BEFORE, &behind)], "shadowed-by");
+    }
+    let with = named("actor.id == 'ann'");
+    let same = "when = \"record.price > 3\"";
+    warned(&[("[fields]", &with), (BEFORE, &rows(same, &format!("{same}\nby = \"clerk\"")))], "shadowed-by");
+    sound(&[("[fields]", &with), (BEFORE, &rows(same, "by = \"clerk\""))]);
+    sound(&[("[fields]", &with), (BEFORE, &rows("by = \"clerk\"", ""))]);
+}
+
 #[test]
 fn enums_booleans_and_nulls_are_decided() {
     shadowed("when = \"record.kind == small\"", "when = \"record.kind == small && record.note == null\"");

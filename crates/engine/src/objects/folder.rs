@@ -1,8 +1,9 @@
 //! A folder of objects. Each is written under a name of no meaning, made durable, and only then given that of its hash; so what
 //! has such a name is whole, whenever the power went.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -77,7 +78,7 @@ impl Folder {
 
     pub(super) fn draft(&self) -> io::Result<Draft> {
         let path = self.root.join(DRAFTS).join(super::chance()?);
-        let open = || OpenOptions::new().write(true).create_new(true).open(&path);
+        let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         self.make(false)?;
         let file = match open() {
             // Somebody has taken the folder away.
@@ -98,7 +99,11 @@ impl Folder {
             return Ok(());
         }
         let new: Vec<&Path> = self.root.ancestors().skip(1).take_while(|above| !is_folder(above)).collect();
-        fs::create_dir_all(self.root.join(DRAFTS))?;
+        // Only the folder itself is for nobody else: what stands above it may be for others, too.
+        if let Some(above) = self.root.parent() {
+            fs::create_dir_all(above)?;
+        }
+        make_private(&self.root.join(DRAFTS))?;
         for above in new.iter().copied().chain(self.root.ancestors().nth(new.len() + 1)) {
             sync(above)?;
         }
@@ -119,7 +124,7 @@ impl Folder {
     fn give(&self, draft: &Draft, path: &Path) -> io::Result<()> {
         draft.file.sync_all()?;
         let folder = path.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder)?;
+        make_private(folder)?;
         let names = self.names();
         fs::rename(&draft.path, path)?;
         drop(names);
@@ -201,6 +206,11 @@ pub(super) const LEFT_BEHIND: Duration = Duration::from_hours(1);
 fn is_old(path: &Path, now: SystemTime, age: Duration) -> io::Result<bool> {
     let Some(about) = found(fs::metadata(path))? else { return Ok(false) };
     Ok(now.duration_since(about.modified()?).is_ok_and(|since| since >= age))
+}
+
+/// A folder, and those above it, for nobody else where they are made now. One that is there stays as it is set.
+fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// What is not there is nothing, not an error.

@@ -1,4 +1,4 @@
-//! Bytes in pieces. Whoever reads to the end knows that they are those of the hash.
+//! Bytes in pieces. Whoever has them all knows that they are those of the hash: the last piece is given only then.
 
 use std::fmt;
 use std::fs::File;
@@ -22,14 +22,27 @@ const PIECE: usize = 256 << 10;
 pub struct PayloadReader {
     payload: Payload,
     from: From,
+    /// Read, hashed, and not given yet.
+    ahead: Option<Arc<[u8]>>,
     sha: Sha256,
     bytes: u64,
+    end: End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Not there yet; or never, where a read was left in the middle.
+    Open,
+    /// All was read, and it is what was asked for.
+    Right,
+    /// All was read, and it is not.
+    Damaged,
 }
 
 enum From {
     /// Looked at by the database that has them.
     Memory(Option<Arc<[u8]>>),
-    /// Taken while a piece is read: a read that failed, or was left in the middle, is not gone on with.
+    /// Taken while a piece is read.
     File(Option<File>),
     Bucket(Option<Pieces>),
 }
@@ -46,15 +59,19 @@ impl fmt::Debug for From {
 
 impl PayloadReader {
     pub(crate) fn of_bytes(bytes: Arc<[u8]>, payload: Payload) -> Self {
-        Self { payload, from: From::Memory(Some(bytes)), sha: Sha256::new(), bytes: 0 }
+        Self::of(From::Memory(Some(bytes)), payload)
     }
 
     pub(super) fn of_file(file: File, payload: Payload) -> Self {
-        Self { payload, from: From::File(Some(file)), sha: Sha256::new(), bytes: 0 }
+        Self::of(From::File(Some(file)), payload)
     }
 
     pub(super) fn of_pieces(pieces: Pieces, payload: Payload) -> Self {
-        Self { payload, from: From::Bucket(Some(pieces)), sha: Sha256::new(), bytes: 0 }
+        Self::of(From::Bucket(Some(pieces)), payload)
+    }
+
+    fn of(from: From, payload: Payload) -> Self {
+        Self { payload, from, ahead: None, sha: Sha256::new(), bytes: 0, end: End::Open }
     }
 
     /// What it will have read in the end.
@@ -62,13 +79,41 @@ impl PayloadReader {
         self.payload
     }
 
-    /// The next piece; `None` at the end. Where the bytes turn out to be others, the last piece is an error in place of the
-    /// end.
+    /// The next piece; `None` at the end. Where the bytes turn out to be others, there is an error in place of the last piece: who
+    /// only counts what comes, as a client does who was told the length, does not take it for the whole.
     pub async fn next(&mut self) -> Result<Option<Arc<[u8]>>, ObjectError> {
-        let piece: Option<Arc<[u8]>> = match &mut self.from {
-            From::Memory(bytes) => return Ok(bytes.take().filter(|bytes| !bytes.is_empty())),
+        if let From::Memory(bytes) = &mut self.from {
+            return Ok(bytes.take().filter(|bytes| !bytes.is_empty()));
+        }
+        loop {
+            match self.end {
+                End::Open => {}
+                End::Right => return Ok(self.ahead.take()),
+                End::Damaged => return Err(self.damaged()),
+            }
+            let Some(piece) = self.read().await? else {
+                let hash: [u8; 32] = std::mem::take(&mut self.sha).finalize().into();
+                let is_right = (hash, self.bytes) == (self.payload.sha256, self.payload.bytes);
+                self.end = if is_right { End::Right } else { End::Damaged };
+                continue;
+            };
+            self.sha.update(&piece);
+            self.bytes = self.bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+            if self.bytes > self.payload.bytes {
+                // Whatever else comes, it is not what was asked for.
+                self.end = End::Damaged;
+            } else if let Some(before) = self.ahead.replace(piece) {
+                return Ok(Some(before));
+            }
+        }
+    }
+
+    /// What comes next from where it lies; `None` where there is no more.
+    async fn read(&mut self) -> Result<Option<Arc<[u8]>>, ObjectError> {
+        match &mut self.from {
+            From::Memory(_) => Ok(None),
             From::File(file) => {
-                let Some(mut taken) = file.take() else { return Ok(None) };
+                let mut taken = file.take().ok_or_else(left)?;
                 let reading = blocking(move || {
                     let mut piece = Vec::with_capacity(PIECE);
                     let most = u64::try_from(PIECE).unwrap_or(u64::MAX);
@@ -76,38 +121,21 @@ impl PayloadReader {
                     Ok((taken, piece))
                 });
                 let (taken, piece) = reading.await?;
-                *file = Some(taken).filter(|_| !piece.is_empty());
-                Some(piece).filter(|piece| !piece.is_empty()).map(Arc::from)
+                *file = Some(taken);
+                Ok(Some(piece).filter(|piece| !piece.is_empty()).map(Arc::from))
             }
             From::Bucket(pieces) => {
-                let Some(mut taken) = pieces.take() else { return Ok(None) };
+                let mut taken = pieces.take().ok_or_else(left)?;
                 let piece = loop {
                     match taken.try_next().await.map_err(trouble)? {
                         Some(piece) if piece.is_empty() => {}
                         piece => break piece,
                     }
                 };
-                *pieces = Some(taken).filter(|_| piece.is_some());
-                piece.map(|piece| Arc::from(&*piece))
+                *pieces = Some(taken);
+                Ok(piece.map(|piece| Arc::from(&*piece)))
             }
-        };
-        let Some(piece) = piece else { return self.ended().map(|()| None) };
-        self.sha.update(&piece);
-        self.bytes = self.bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
-        if self.bytes > self.payload.bytes {
-            // Whatever else comes, it is not what was asked for.
-            self.from = From::Memory(None);
-            return Err(self.damaged());
         }
-        Ok(Some(piece))
-    }
-
-    fn ended(&mut self) -> Result<(), ObjectError> {
-        let hash: [u8; 32] = std::mem::take(&mut self.sha).finalize().into();
-        if (hash, self.bytes) == (self.payload.sha256, self.payload.bytes) {
-            return Ok(());
-        }
-        Err(self.damaged())
     }
 
     fn damaged(&self) -> ObjectError {
@@ -120,16 +148,18 @@ impl PayloadReader {
             return Ok(None);
         }
         let mut whole: Vec<u8> = Vec::new();
-        let mut first = true;
         while let Some(piece) = self.next().await? {
-            if first && u64::try_from(piece.len()).is_ok_and(|length| length == self.payload.bytes) {
-                // Mostly it is one piece; the end is still looked at.
-                self.next().await?;
+            if whole.is_empty() && u64::try_from(piece.len()).is_ok_and(|length| length == self.payload.bytes) {
+                // Mostly it is one piece, and as the last one it was looked at.
                 return Ok(Some(piece));
             }
-            first = false;
             whole.extend_from_slice(&piece);
         }
         Ok(Some(whole.into()))
     }
+}
+
+/// A read that failed, or was left in the middle, is not gone on with: what it took is in nobody's hands.
+fn left() -> ObjectError {
+    std::io::Error::other("a read of it was left in the middle").into()
 }

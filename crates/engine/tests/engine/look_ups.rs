@@ -1,14 +1,15 @@
 //! What is looked up besides records: relations, accounts and their statements, workers.
 
-use std::sync::Arc;
 use std::time::Duration as Length;
 
 use onceward_core::decide::Account;
 use onceward_core::diagnostic::{File, Files};
-use onceward_core::record::{Actor, Record};
+use onceward_core::record::Actor;
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
-use onceward_engine::{Config, Engine, Onward, PruneOptions, Relations, RelationsQuery, Retention, Wanted, Workers};
+use onceward_engine::{
+    Config, Engine, Neighbour, Onward, PruneOptions, Relations, RelationsQuery, Retention, Wanted, Workers,
+};
 use onceward_store::{AccountName, AccountsQuery, AnyStore};
 use onceward_testkit::{user, worker};
 use serde_json::{Value as Json, json};
@@ -34,7 +35,7 @@ async fn relations(engine: &Engine<AnyStore>, actor: &Actor, id: RecordId, query
     engine.relations(actor, id, &query).await.expect("a look")
 }
 
-fn ids(records: &[Arc<Record>]) -> Vec<RecordId> {
+fn ids(records: &[Neighbour]) -> Vec<RecordId> {
     records.iter().map(|record| record.id).collect()
 }
 

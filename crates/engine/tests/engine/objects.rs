@@ -176,8 +176,20 @@ fn a_payload_arrives_in_pieces() {
             assert_eq!(engine.store().content(&hash(&whole)).await.unwrap().is_some(), !is_beside, "{length}");
         }
         let before = files(&root);
-        let arriving = engine.arriving().take(bytes(LARGE + 1, 12)).await.expect("room");
+        let mut arriving = engine.arriving().take(bytes(LARGE + 1, 12)).await.expect("room");
         assert_eq!(files(&root).1, 1, "it is written as it comes");
+        // Byte by byte it comes at its sender's pace, and is not written so.
+        let written = || {
+            let drafts = std::fs::read_dir(root.join("drafts")).expect("a folder").flatten();
+            drafts.map(|draft| draft.metadata().expect("it is there").len()).sum::<u64>()
+        };
+        let before_them = written();
+        for byte in 0..100 {
+            arriving = arriving.take([byte]).await.expect("room");
+        }
+        assert_eq!((written(), arriving.bytes()), (before_them, u64::try_from(LARGE + 101).unwrap()));
+        arriving = arriving.take(bytes(LARGE, 14)).await.expect("room");
+        assert_eq!(written(), before_them + 100);
         drop(arriving);
         assert_eq!((files(&root), before.1), (before, 0));
     });

@@ -29,7 +29,7 @@ fn a_whole_life() {
         let again = engine.commit(&bob, id, held.token, json!({ "n": 1 }), true).await.unwrap();
         assert!(again.already.is_some(), "the same commit again is answered, not carried out");
         assert_eq!(state(engine, id).await, "SUCCEEDED");
-        assert_eq!(engine.history(&ops(), id, 0, 10).await.unwrap().unwrap().len(), 3);
+        assert_eq!(engine.history(&ops(), id, 0, 10).await.unwrap().unwrap().entries.len(), 3);
         assert_eq!(engine.store().effect(id).await.unwrap().unwrap().token, Token(1));
     });
 }
@@ -163,7 +163,7 @@ fn checks_are_asked() {
         let note = |text| engine.create(&ann, "race.note", object(json!({ "text": text })));
         let kept = note("hello").await.unwrap().subject;
         assert_eq!(code(&note("rude").await), "not_decent");
-        let history = engine.history(&ops(), kept, 0, 10).await.unwrap().unwrap();
+        let history = engine.history(&ops(), kept, 0, 10).await.unwrap().unwrap().entries;
         let operation = history[0].body().unwrap().operation.unwrap();
         assert_eq!(operation.answers[0].answer, object(json!({ "fine": true })));
     });
@@ -220,7 +220,7 @@ fn an_answer_is_bound_to_its_question() {
             let shown = showing.await.unwrap();
             assert_eq!(code(&shown), expected);
             if shown.is_ok() {
-                let last = engine.history(&ops(), note, 2, 10).await.unwrap().unwrap().pop().expect("an entry");
+                let last = engine.history(&ops(), note, 2, 10).await.unwrap().unwrap().entries.pop().expect("an entry");
                 let answers = last.body().unwrap().operation.unwrap().into_owned().answers;
                 let asked: Vec<_> = answers.iter().map(|answer| answer.arguments["text"].clone()).collect();
                 assert_eq!(asked, ["slow", "kind"]);

@@ -5,7 +5,7 @@ use std::time::Duration as Length;
 use onceward_core::decide::Call;
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
-use onceward_engine::{Config, Engine, EngineError, PruneOptions, Retention, Submission, Wanted};
+use onceward_engine::{Config, Engine, EngineError, PruneOptions, Retention, Submission, Wanted, Watch, prune_watched};
 use onceward_store::{AnyStore, Clock};
 use onceward_testkit::{user, worker};
 use serde_json::json;
@@ -28,6 +28,29 @@ async fn done(engine: &Engine<AnyStore>) -> RecordId {
     assert_eq!(held.record.id, id);
     engine.commit(&worker("bob"), id, held.token, json!(1), true).await.expect("committed");
     id
+}
+
+/// Who looks on sees it get on, from little to all.
+#[test]
+fn pruning_tells_how_far_it_is() {
+    #[derive(Default)]
+    struct Seen(Vec<(u64, u64)>);
+    impl Watch for Seen {
+        fn progress(&mut self, what: &'static str, done: u64, all: u64) {
+            assert_eq!(what, "records");
+            self.0.push((done, all));
+        }
+    }
+    on_each(unpolled(), async |engine, _| {
+        for _ in 0..3 {
+            done(engine).await;
+        }
+        job(engine).await;
+        let mut seen = Seen::default();
+        let pruned = prune_watched(engine.store(), &at_once(), &mut seen).await.unwrap();
+        assert_eq!(pruned.records, 3);
+        assert_eq!(seen.0, [(0, 4), (1, 4), (2, 4), (4, 4)]);
+    });
 }
 
 /// By default a record goes thirty days after its end. Whoever then follows the log from before is told from where on it can be

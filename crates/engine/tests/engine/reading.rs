@@ -1,6 +1,6 @@
 //! Who sees what: one owner never another's, in every way of looking.
 
-use onceward_core::record::Actor;
+use onceward_core::record::{Actor, Token};
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
 use onceward_engine::{Config, Engine, Wanted};
@@ -20,7 +20,7 @@ async fn sees(engine: &Engine<AnyStore>, actor: &Actor, id: RecordId) -> [bool; 
     [
         any(engine.get(actor, id).await.unwrap().is_some()),
         any(engine.history(actor, id, 0, 10).await.unwrap().is_some()),
-        any(engine.executions(actor, id).await.unwrap().is_some()),
+        any(engine.executions(actor, id, Token(0), 10).await.unwrap().is_some()),
         any(seen(engine, actor).await.contains(&id)),
     ]
 }
@@ -184,9 +184,47 @@ fn pages_are_bounded() {
         let held = engine.lease(&worker("bob"), &Wanted::one(JOB, "w")).await.unwrap().pop().unwrap();
         engine.commit(&worker("bob"), held.record.id, held.token, json!(1), true).await.unwrap();
         let history = engine.history(&ops(), held.record.id, 0, usize::MAX).await.unwrap().unwrap();
-        assert_eq!(history.len(), 2, "of three entries");
+        assert_eq!((history.entries.len(), history.next), (2, Some(2)), "of three entries");
+        let rest = engine.history(&ops(), held.record.id, 2, usize::MAX).await.unwrap().unwrap();
+        assert_eq!((rest.entries.len(), rest.next), (1, None));
         assert_eq!(engine.store().log(0, 100).await.unwrap().len(), 7);
     });
+}
+
+/// Nor do they grow with what is in them. What is on none of them is on no page at all, so all are there; and one that is too large
+/// by itself is shown by itself.
+#[test]
+fn pages_are_bounded_in_bytes() {
+    for (page_bytes, fit) in [(2_500, 2..=4), (1, 1..=1)] {
+        on_each(Config { page_bytes, ..Config::default() }, async |engine, _| {
+            let mut all = Vec::new();
+            for _ in 0..9 {
+                // Of somebody else, between them.
+                engine.create(&user("eve"), JOB, object(json!({}))).await.unwrap();
+                all.push(job(engine).await);
+            }
+            for actor in [user("ann"), ops()] {
+                let mut query = ListQuery { limit: 100, ..ListQuery::default() };
+                let mut listed = Vec::new();
+                loop {
+                    let page = engine.list(&actor, &query).await.unwrap();
+                    if page.next.is_some() {
+                        assert!(fit.contains(&page.records.len()), "{} of {page_bytes} bytes", page.records.len());
+                    }
+                    listed.extend(page.records.iter().filter(|record| &*record.owner == "ann").map(|record| record.id));
+                    query.after = page.next;
+                    if query.after.is_none() {
+                        break;
+                    }
+                }
+                assert_eq!(listed, all);
+            }
+            let held = leased(engine).await.expect("a job");
+            engine.commit(&worker("bob"), held.record.id, held.token, json!(1), true).await.unwrap();
+            let story = engine.history(&ops(), held.record.id, 0, 100).await.unwrap().unwrap();
+            assert_eq!((story.entries.len(), story.next), if page_bytes == 1 { (1, Some(1)) } else { (3, None) });
+        });
+    }
 }
 
 /// The bytes of a payload are for its owner and for who works on it; others who may see the record see its hash.

@@ -112,3 +112,46 @@ fn damage_is_noticed() {
         engine.close().await;
     });
 }
+
+/// Whoever counts the bytes that come, and looks at no more than that, sees that they are not all: the last of them are kept back.
+#[test]
+fn the_last_piece_is_given_when_all_are_right() {
+    on_both(async |spot| {
+        for length in [1, 300_000, 600_000] {
+            let given = bytes(length, 5);
+            let kept = spot.objects.put(Arc::clone(&given)).await.unwrap();
+            let mut harmed = given.to_vec();
+            harmed[length / 2] ^= 1;
+            std::fs::write(spot.file(&kept.sha256), harmed).unwrap();
+            spot.changed();
+            let mut reader = spot.objects.get(&kept).await.unwrap().expect("something is there");
+            let mut came = 0;
+            let error = loop {
+                match reader.next().await {
+                    Ok(piece) => came += piece.expect("no end without an error").len(),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.code(), "object_damaged");
+            assert!(came < length, "{came} of {length} bytes");
+            assert_eq!(reader.next().await.unwrap_err().code(), "object_damaged", "and it stays so");
+        }
+    });
+}
+
+/// A read that was left in the middle is not gone on with: what it had read may be missing from what comes next.
+#[test]
+fn a_read_that_was_left_is_no_end() {
+    on_both(async |spot| {
+        let kept = spot.objects.put(bytes(600_000, 6)).await.unwrap();
+        let mut reader = spot.objects.get(&kept).await.unwrap().expect("it is there");
+        let mut left = Box::pin(reader.next());
+        // Asked once, and dropped: a file's bytes, and a bucket's, are not there at once.
+        let is_there = std::future::poll_fn(|context| std::task::Poll::Ready(left.as_mut().poll(context).is_ready()));
+        let is_there = is_there.await;
+        drop(left);
+        if !is_there {
+            assert_eq!(reader.next().await.unwrap_err().code(), "objects_unavailable");
+        }
+    });
+}

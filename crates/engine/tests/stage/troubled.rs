@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
     AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, Glance, Holding, KeptKeys,
-    KeyEdit, KeySave, Kin, LeaseQuery, LinkPage, LinkQuery, ListQuery, MemoryStore, OldPage, OldQuery, OldRequests,
-    Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Statement, StatementQuery, Store,
-    StoreError, VersionCount, WorkerSeen,
+    KeyEdit, KeySave, Kin, LeaseQuery, LinkPage, LinkQuery, ListQuery, MemoryStore, Most, OldPage, OldQuery,
+    OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Statement, StatementQuery,
+    Store, StoreError, VersionCount, WorkerSeen,
 };
 use tokio::sync::Semaphore;
 
@@ -95,16 +95,21 @@ impl Store for Troubled {
         self.inner.due(until, limit).await
     }
 
-    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        self.inner.log(after, limit).await
+    async fn log(&self, after: u64, most: impl Into<Most> + Send) -> Result<Vec<Entry>, StoreError> {
+        self.inner.log(after, most).await
     }
 
     async fn last(&self) -> Result<u64, StoreError> {
         self.inner.last().await
     }
 
-    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        self.inner.history(record, after_version, limit).await
+    async fn history(
+        &self,
+        record: RecordId,
+        after_version: u64,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Entry>, StoreError> {
+        self.inner.history(record, after_version, most).await
     }
 
     async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
@@ -139,8 +144,13 @@ impl Store for Troubled {
         self.inner.effect(record).await
     }
 
-    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
-        self.inner.executions(record).await
+    async fn attempts(
+        &self,
+        record: RecordId,
+        after: Token,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Execution>, StoreError> {
+        self.inner.attempts(record, after, most).await
     }
 
     async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
@@ -175,8 +185,8 @@ impl Store for Troubled {
         self.inner.forget_workers(before, most).await
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
-        self.inner.request(name).await
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+        self.inner.requests(names).await
     }
 
     async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {

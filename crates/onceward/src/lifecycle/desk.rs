@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
-use crate::remote::{self, Remote};
+use crate::remote::Remote;
 
 /// Which server, or which database.
 #[derive(Args)]
@@ -97,7 +97,10 @@ impl At {
             }
             done
         });
-        done.or_else(|error| refused(error, as_json))
+        done.or_else(|error| match error.downcast::<ClientError>() {
+            Ok(error) => self.remote.refused(error, as_json),
+            Err(error) => refused(error, as_json),
+        })
     }
 
     async fn open(&self) -> Result<Desk> {
@@ -125,9 +128,6 @@ impl At {
 
 /// What is refused, and what may go another time, is not misuse.
 fn refused(error: anyhow::Error, as_json: bool) -> Result<Outcome> {
-    if error.is::<ClientError>() {
-        return error.downcast::<ClientError>().and_then(|error| remote::refused(error, as_json));
-    }
     let is_refusal = match (error.downcast_ref::<EngineError>(), error.downcast_ref::<StoreError>()) {
         (Some(EngineError::Refused(refusal)), _) => {
             if as_json {

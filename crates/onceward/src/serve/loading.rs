@@ -22,6 +22,8 @@ pub(super) struct Loading {
     pub(super) names: Vec<String>,
     /// Systems that cannot be served, each with the reason.
     pub(super) left_out: Vec<String>,
+    /// Their lifecycles, each with the same reason.
+    pub(super) absent: BTreeMap<Arc<str>, String>,
 }
 
 /// Read and check them; `None` once what is wrong with the user's own has been shown. What can be told without a database is told
@@ -52,7 +54,10 @@ pub(super) fn read(folders: &[PathBuf], checks: &Checks, without: &[(&str, &str)
             compile(&files).definitions.ok_or_else(|| anyhow!("the shipped system {system} does not compile"))?;
         let lacks = without.iter().find(|(lacking, _)| *lacking == system).map(|(_, what)| (*what).to_owned());
         match lacks.or_else(|| unanswered(&definitions, checks).into_iter().next()) {
-            Some(reason) => loading.left_out.push(format!("{system}, since {reason}")),
+            Some(reason) => {
+                loading.left_out.push(format!("{system}, since {reason}"));
+                loading.absent.extend(shipped.into_iter().map(|name| (name, reason.clone())));
+            }
             None => loading.add(files, &shipped),
         }
     }

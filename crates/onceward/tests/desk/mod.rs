@@ -9,6 +9,7 @@ use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::Actor;
 use onceward_engine::{Config, Engine, Submission};
 use onceward_store::{Clock, SqliteStore};
+use onceward_testkit::served::Served;
 use serde_json::{Map, json};
 
 const NOTE: &str = r#"
@@ -77,4 +78,11 @@ pub(crate) fn onceward(folder: &Path, arguments: &[&str]) -> Output {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// A server in a folder, on a free port, and on the database that is there where none is named.
+pub(crate) fn serve(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Served {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onceward"));
+    command.current_dir(folder).args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+    Served::start(command.envs(environment.iter().copied()))
 }

@@ -1,5 +1,5 @@
 //! Documents read by the programs that people use, through the script that ships with the system. Each of its endings is tried in
-//! `systems/document/tests/extract.rs`; here it works for a real server.
+//! `systems/document/tests/extract/`; here it works for a real server.
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,10 @@ fn system() -> PathBuf {
 fn sample(name: &str) -> Vec<u8> {
     let path = system().join("samples").join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn script() -> String {
+    system().join("worker/extract.sh").to_string_lossy().into_owned()
 }
 
 /// The code of the last attempt at a job.
@@ -38,9 +42,8 @@ fn documents_are_read_by_real_programs() {
             ("no document", b"MARK my words: I am no PDF".to_vec(), "UNSUPPORTED_FORMAT"),
         ];
         let bad: Vec<_> = bad.map(|(name, bytes, code)| (house.submitted(name, &bytes), code)).into();
-        let script = system().join("worker/extract.sh");
         let options = ["--until-idle", "--result", "text"];
-        let worked = house.work(&options, &[&script.to_string_lossy()]).output().expect("the binary runs");
+        let worked = house.work(&options, &[&script()]).output().expect("the binary runs");
         let said = String::from_utf8_lossy(&worked.stderr);
         assert!(worked.status.success(), "{said}");
         for (id, words) in &good {
@@ -64,8 +67,7 @@ fn documents_are_read_by_real_programs() {
 fn a_worker_without_its_programs_stops() {
     let house = House::open(Db::Sqlite);
     let id = house.submitted("a", &sample("letter.pdf"));
-    let script = system().join("worker/extract.sh");
-    let mut work = house.work(&[], &[&script.to_string_lossy()]);
+    let mut work = house.work(&[], &[&script()]);
     let worked = work.env("PATH", house.objects()).output().expect("the binary runs");
     let said = String::from_utf8_lossy(&worked.stderr);
     assert_eq!(worked.status.code(), Some(1), "{said}");
@@ -73,4 +75,29 @@ fn a_worker_without_its_programs_stops() {
     // Given back, which costs a retry; nothing is wrong with it.
     let job = house.job(&id);
     assert_eq!((&job["retryCount"], &job["errorType"]), (&json!(1), &json!("RETRYABLE")), "{job}");
+}
+
+/// DOC-10, DOC-11: a full temporary folder says nothing about the document, and may pass; a picture that is too large will not, and what
+/// is too large to be read is not tried.
+#[test]
+fn a_full_folder_may_pass_and_a_large_picture_does_not() {
+    let house = House::open(Db::Sqlite);
+    let mut bomb = sample("page.png");
+    // Its head says 20,000 by 20,000 pixels.
+    bomb[16..24].copy_from_slice(&[0, 0, 0x4e, 0x20, 0, 0, 0x4e, 0x20]);
+    let (scan, bomb) = (house.submitted("scan", &sample("scan.pdf")), house.submitted("bomb", &bomb));
+    // Files of 60 KB: both documents have their room, the page that is rendered has not.
+    let limited = "trap '' XFSZ; ulimit -f 120; exec \"$0\"";
+    let worked = house
+        .work(&["--until-idle", "--result", "text"], &["sh", "-c", limited, &script()])
+        .output()
+        .expect("the binary runs");
+    let said = String::from_utf8_lossy(&worked.stderr);
+    assert!(worked.status.success(), "{said}");
+    let (job, code_of) = (house.job(&scan), code(&house, &scan));
+    assert_eq!((&job["errorType"], code_of), (&json!("RETRYABLE"), json!("SYSTEM_TRANSIENT")), "{job}\n{said}");
+    assert!(job["retryCount"].as_u64() >= Some(1), "{job}");
+    let (job, code_of) = (house.job(&bomb), code(&house, &bomb));
+    assert_eq!((&job["errorType"], code_of), (&json!("TERMINAL"), json!("LIMIT_EXCEEDED")), "{job}\n{said}");
+    assert_eq!((&job["state"], &job["retryCount"]), (&json!("FAILED"), &json!(0)), "{job}");
 }

@@ -2,10 +2,12 @@
 
 mod bounds;
 mod crowds;
+mod damaged;
 mod house;
 mod killed;
 mod orders;
 mod pages;
 mod strangers;
+mod swamped;
 mod told;
 mod withdrawn;

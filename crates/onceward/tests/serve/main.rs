@@ -6,6 +6,7 @@ mod idle;
 mod life;
 mod look_ups;
 mod objects;
+mod pruned;
 mod server;
 mod stream;
 mod work;

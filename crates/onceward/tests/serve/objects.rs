@@ -48,6 +48,12 @@ fn a_bucket_for_large_payloads() {
     let report: Json = serde_json::from_slice(&seen.stdout).expect("JSON");
     assert!(seen.status.success() && report["objects"] == 1, "{report}");
     let object = std::fs::read_dir(&kept[0]).unwrap().next().unwrap().unwrap().path();
+    // Other bytes of the same length: nobody is to take them for the payload.
+    std::fs::write(&object, "y".repeat((5 << 20) + 2)).unwrap();
+    bucket.forget(&url);
+    let path = format!("/v1/records/{}/payload", id.as_str().unwrap());
+    let (harmed, is_whole) = served.get_as_far_as_it_comes("", &path);
+    assert!(harmed.status == 200 && !is_whole, "{} bytes", harmed.body.len());
     std::fs::write(&object, "other bytes").unwrap();
     bucket.forget(&url);
     let seen = look();

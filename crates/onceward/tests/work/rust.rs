@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use onceward_worker::{Client, Failure, Job, NewRecord, Outcome, Report, Stopping, Verdict, Working};
+use onceward_worker::{Client, Failure, Job, NewRecord, Outcome, Patience, Report, Stopping, Verdict, Working};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -40,6 +40,32 @@ fn handlers_have_types() {
     assert_eq!(stage.until(empty, "FAILED").field("code"), "EMPTY");
     assert_eq!(stage.until(wrong, "FAILED").field("code"), "bad_payload");
     stage.runtime.block_on(worker.close()).expect("closed");
+}
+
+/// A large payload that changed where it lies comes to no handler: the job fails, as often as its lifecycle tries it again.
+#[test]
+fn no_handler_gets_other_bytes() {
+    let stage = Stage::new("harmed");
+    let id = stage.job(&"x".repeat(300_000));
+    let objects = std::fs::read_dir(stage.folder.join("onceward.db.objects")).expect("a folder").flatten();
+    let files = objects.flat_map(|folder| std::fs::read_dir(folder.path()).expect("a folder").flatten());
+    let file = files.map(|file| file.path()).next().expect("an object");
+    std::fs::write(&file, "y".repeat(300_002)).expect("other bytes");
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let worker = stage.runtime.block_on(async {
+        // The answer breaks off each time: there is no use in asking again.
+        let patience = Patience { retries: Duration::ZERO, ..Patience::default() };
+        let client = Client::new(&stage.url, None).expect("an address").with(patience);
+        client.work(Working::on("desk.job"), move |_: Job| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Failure>(()) }
+        })
+    });
+    let record = stage.until(id, "FAILED");
+    assert_eq!((record.field("code"), record.attempt), (json!("payload_unavailable"), 10));
+    stage.runtime.block_on(worker.close()).expect("closed");
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
 
 /// What is committed in the middle of a handler stays, whatever the handler does afterwards.

@@ -8,7 +8,7 @@ use axum::response::Response;
 use onceward_core::decide::Call;
 use onceward_core::record::{Actor, Token};
 use onceward_core::value::RecordId;
-use onceward_engine::{Answer, Submission};
+use onceward_engine::{Answer, EngineError, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use utoipa::ToSchema;
@@ -61,13 +61,13 @@ impl<'a> Fired<'a> {
 /// Fire an event
 ///
 /// 409 where the record's state does not take it, 403 where it is not for the caller. With `If-Match`, 412 where the record's
-/// version is another.
+/// version is none of those.
 #[utoipa::path(
     post, path = "/v1/records/{id}/events/{event}", tag = "records",
     params(
         ("id" = String, Path, format = Uuid, description = "The record's id"),
         ("event" = String, Path, description = "The event's name"),
-        ("If-Match" = Option<String>, Header, description = "The record's ETag", pattern = "^([*]|\"[0-9]{1,18}\")$"),
+        ("If-Match" = Option<String>, Header, description = "The record's ETag, or several, any of which will do", pattern = "^([*]|(W/)?\"[!#-~]*\"( ?, ?(W/)?\"[!#-~]*\")*)$"),
         ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "However often it is sent, it is carried out once"),
     ),
     request_body = NewEvent,
@@ -85,12 +85,38 @@ async fn fire(
     headers: HeaderMap,
     Given(new): Given<NewEvent>,
 ) -> Result<Response, Problem> {
-    let if_version = input::if_match(&headers)?;
+    let versions = input::if_match(&headers)?;
+    let if_version = versions.as_deref().map(|versions| versions.first().copied().unwrap_or(NO_VERSION));
     let call =
         Call::Fire { record, event: event.into(), input: new.input.open()?, token: new.token.map(Token), if_version };
-    let submission = Submission::new(&caller.actor, call).traced(observe::trace());
-    let answer = app.engine().submit(input::keyed(&headers, submission)?).await?;
+    let submission = input::keyed(&headers, Submission::new(&caller.actor, call).traced(observe::trace()))?;
+    let answer = match versions.as_deref() {
+        Some(versions @ [_, _, ..]) => any_of(&app, submission, record, versions).await?,
+        _ => app.engine().submit(submission).await?,
+    };
     ok(&Fired::of(&answer))
+}
+
+/// No record ever has it: what asks for it finds another.
+const NO_VERSION: u64 = 0;
+
+/// The engine compares with one version, in the moment in which it decides: with the one that the record has now, where that will do. Should
+/// the record move on meanwhile, its next version may do as well. All are one call, under one key.
+async fn any_of(app: &App, mut asked: Submission, record: RecordId, versions: &[u64]) -> Result<Answer, EngineError> {
+    asked.once = asked.once.map(|once| once.with(&format!("{versions:?}")));
+    let mut tries = versions.len();
+    loop {
+        let now = app.engine().get(&asked.actor, record).await?.map(|record| record.version);
+        let fits = now.filter(|now| versions.contains(now));
+        if let Call::Fire { if_version, .. } = &mut asked.call {
+            *if_version = Some(fits.unwrap_or(NO_VERSION));
+        }
+        tries -= 1;
+        match app.engine().submit(asked.clone()).await {
+            Err(error) if error.code() == "version_mismatch" && fits.is_some() && tries > 0 => {}
+            answer => return answer,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

@@ -12,6 +12,7 @@ use onceward_engine::{Answer, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{AllOf, Array, ArrayBuilder, ObjectBuilder, Ref};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -62,10 +63,21 @@ pub(crate) struct Failure {
     retry_after_ms: Option<u64>,
 }
 
-/// A report's own part.
+/// A report. By itself, its path says of which execution it is, and what it is.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewReport {
+    /// In a batch: the execution's id.
+    #[serde(default)]
+    #[schema(value_type = String, required = false, pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$")]
+    execution: Option<ExecutionId>,
+    /// In a batch: what is reported.
+    #[serde(default, rename = "do")]
+    #[schema(value_type = Report, required = false)]
+    report: Option<Report>,
+    /// In a batch: W3C trace context, each report's own. One that is none is passed over, as in the header.
+    #[serde(default)]
+    traceparent: Option<String>,
     /// Of the lease.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     token: u64,
@@ -94,8 +106,19 @@ pub(crate) struct NewReport {
 const LONGEST_WAIT_MS: u64 = 31_536_000_000;
 
 impl NewReport {
+    /// Of which execution it is, and what, as a batch tells it.
+    fn told(&self) -> Result<(ExecutionId, Report), Problem> {
+        match (self.execution, self.report) {
+            (Some(at), Some(report)) => Ok((at, report)),
+            _ => Err(Problem::bad_input("each report of a batch names its `execution`, and says what to `do`")),
+        }
+    }
+
     fn submission(self, actor: &Actor, at: ExecutionId, report: Report) -> Result<Submission, Problem> {
         let ExecutionId { record, token } = at;
+        if self.execution.is_some_and(|told| told != at) || self.report.is_some_and(|told| told != report) {
+            return Err(Problem::bad_input("`execution` and `do` are not those of the path"));
+        }
         if token != Token(self.token) {
             return Err(Problem::bad_input("`token` is not this execution's"));
         }
@@ -115,7 +138,8 @@ impl NewReport {
             }
             Report::Yield => Call::Yield { record, token },
         };
-        Ok(Submission::new(actor, call).traced(observe::trace()))
+        let own = self.traceparent.as_deref().and_then(Trace::parse);
+        Ok(Submission::new(actor, call).traced(own.or_else(observe::trace)))
     }
 }
 
@@ -174,7 +198,7 @@ impl Known {
         }
         let newest = answer.record.as_ref().and_then(|record| record.execution.as_ref());
         let is_newest = newest.is_some_and(|execution| execution.token == at.token);
-        let older = if is_newest { None } else { found(app, actor, at).await? };
+        let older = if is_newest { None } else { app.engine().execution(actor, at).await? };
         Ok(Self { answer, older })
     }
 
@@ -187,11 +211,6 @@ impl Known {
             stop: self.answer.stop,
         }
     }
-}
-
-async fn found(app: &App, actor: &Actor, at: ExecutionId) -> Result<Option<Execution>, Problem> {
-    let all = app.engine().executions(actor, at.record).await?;
-    Ok(all.into_iter().flatten().find(|execution| execution.token == at.token))
 }
 
 /// Report on a job
@@ -239,49 +258,16 @@ async fn with_effect(app: &App, actor: &Actor, record: RecordId, problem: Proble
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ReportOf {
-    #[schema(value_type = String, pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$")]
-    execution: ExecutionId,
-    #[serde(rename = "do")]
-    report: Report,
-    /// W3C trace context, each report's own. One that is none is passed over, as in the header.
-    #[serde(default)]
-    traceparent: Option<String>,
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    token: u64,
-    #[serde(default)]
-    #[schema(value_type = Option<Value>)]
-    result: Option<Small<Json>>,
-    #[serde(default)]
-    #[schema(content_encoding = "base64")]
-    result_base64: Option<String>,
-    #[serde(default)]
-    finish: bool,
-    #[serde(default)]
-    #[schema(value_type = Option<Failure>)]
-    error: Option<Object<Failure>>,
-    #[serde(default)]
-    #[schema(minimum = 1, maximum = 86_400_000)]
-    lease_ms: Option<u64>,
-}
-
-impl ReportOf {
-    fn submission(self, actor: &Actor) -> Result<Submission, Problem> {
-        let Self { execution, report, traceparent, token, result, result_base64, finish, error, lease_ms } = self;
-        let new = NewReport { token, result, result_base64, finish, error, lease_ms };
-        let submission = new.submission(actor, execution, report)?;
-        Ok(match traceparent.as_deref().and_then(Trace::parse) {
-            Some(own) => submission.traced(Some(own)),
-            None => submission,
-        })
-    }
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct NewReports {
-    #[schema(value_type = Vec<ReportOf>, max_items = 1000)]
-    reports: Calls<ReportOf>,
+    #[schema(schema_with = told_in_full)]
+    reports: Calls<NewReport>,
+}
+
+/// Here they have no path to say the rest.
+fn told_in_full() -> Array {
+    let rest = ObjectBuilder::new().required("execution").required("do");
+    let report = AllOf::builder().item(Ref::from_schema_name("NewReport")).item(rest);
+    ArrayBuilder::new().items(report).max_items(Some(1_000)).build()
 }
 
 /// What became of each, in the order of the call.
@@ -328,18 +314,19 @@ async fn report_batch(
     caller: Caller,
     Given(new): Given<NewReports>,
 ) -> Result<Response, Problem> {
-    let ids: Vec<ExecutionId> = new.reports.0.iter().map(|Object(report)| report.execution).collect();
-    let submissions = new.reports.0.into_iter().map(|Object(report)| report.submission(&caller.actor));
+    let told = new.reports.0.iter().map(|Object(report)| report.told()).collect::<Result<Vec<_>, _>>()?;
+    let reports = new.reports.0.into_iter().zip(&told);
+    let submissions = reports.map(|(Object(report), (at, what))| report.submission(&caller.actor, *at, *what));
     let answers = submit(&app, submissions.collect()).await?;
     let mut known = Vec::with_capacity(answers.len());
-    for (at, answer) in ids.iter().zip(answers) {
+    for ((at, _), answer) in told.iter().zip(answers) {
         known.push(match answer {
             Ok(answer) => Known::of(&app, &caller.actor, *at, answer).await,
             // Of an effect that won only whose it is: a thousand times the whole of it would be asked for with a few bytes.
             Err(problem) => Err(problem),
         });
     }
-    let results = ids.iter().zip(&known).map(|(at, known)| ReportedOne::of(*at, known));
+    let results = told.iter().zip(&known).map(|((at, _), known)| ReportedOne::of(*at, known));
     ok(&ReportedAll { results: results.collect() })
 }
 
@@ -351,6 +338,6 @@ async fn report_batch(
 )]
 async fn get(State(app): State<App>, caller: Caller, At(at): At<ExecutionId>) -> Result<Response, Problem> {
     let none = || Problem::new(404, "not_found", "there is no such execution, or it is not for you");
-    let execution = found(&app, &caller.actor, at).await?.ok_or_else(none)?;
+    let execution = app.engine().execution(&caller.actor, at).await?.ok_or_else(none)?;
     ok(&ExecutionShape::of(at.record, &execution))
 }

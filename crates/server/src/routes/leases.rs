@@ -21,6 +21,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{self, Given, IDEMPOTENCY_KEY};
+use crate::named;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, Text, When, ok};
 
@@ -192,7 +193,7 @@ async fn lease(
     }
     caller.may_lease(&wanted.lifecycles)?;
     are_there(&app, &wanted).await?;
-    let _place = if wanted.wait.is_zero() { None } else { Some(app.gate().poll()?) };
+    let _place = if wanted.wait.is_zero() { None } else { Some(app.gate().poll(caller.identity.key.as_ref())?) };
     // One that waits may outlive its key.
     let keys = app.engine().keys();
     let goes_on = || !app.gate().is_leaving() && keys.still_lets_in(&caller.identity);
@@ -217,7 +218,7 @@ async fn are_there(app: &App, wanted: &Wanted) -> Result<(), Problem> {
     let catalog = app.engine().store().definitions().await?;
     for name in &wanted.lifecycles {
         let Some(lifecycle) = catalog.definitions.get(name) else {
-            return Err(Problem::new(404, "no_such_lifecycle", format!("there is no lifecycle called `{name}`")));
+            return Err(named::no_lifecycle(app, &catalog, name));
         };
         if lifecycle.work.is_none() {
             return Err(Problem::new(409, "not_work", format!("nobody works on records of `{name}`")));

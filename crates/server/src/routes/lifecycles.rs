@@ -17,6 +17,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::At;
+use crate::named;
 use crate::problem::Problem;
 use crate::shape::{Text, ok};
 
@@ -123,8 +124,7 @@ async fn get(State(app): State<App>, caller: Caller, At(name): At<String>) -> Re
 
 async fn known(app: &App, name: &str) -> Result<Arc<Lifecycle>, Problem> {
     let catalog = app.engine().lifecycles().await?;
-    let none = || Problem::new(404, "no_such_lifecycle", "there is no lifecycle of this name");
-    catalog.definitions.get(name).cloned().ok_or_else(none)
+    catalog.definitions.get(name).cloned().ok_or_else(|| named::no_lifecycle(app, &catalog, name))
 }
 
 /// A lifecycle as a picture

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use onceward_core::record::Record;
 use onceward_core::value::RecordId;
-use onceward_engine::RelationsQuery;
+use onceward_engine::{Neighbour, RelationsQuery};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -66,15 +65,10 @@ struct NeighbourShape<'a> {
     state: &'a str,
 }
 
-fn shown(records: &[Arc<Record>]) -> Vec<NeighbourShape<'_>> {
-    records
-        .iter()
-        .map(|record| NeighbourShape {
-            id: Text(record.id),
-            lifecycle: &record.lifecycle.name,
-            state: record.state_name(),
-        })
-        .collect()
+fn shown(records: &[Neighbour]) -> Vec<NeighbourShape<'_>> {
+    let shapes =
+        records.iter().map(|Neighbour { id, lifecycle, state }| NeighbourShape { id: Text(*id), lifecycle, state });
+    shapes.collect()
 }
 
 /// Get a record's relations

@@ -4,8 +4,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use onceward_core::decide::sees_all;
+use onceward_core::record::Token;
 use onceward_core::value::RecordId;
-use onceward_store::{Entry, ListQuery};
+use onceward_store::ListQuery;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -14,11 +15,9 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{self, Asked, At};
+use crate::named;
 use crate::problem::Problem;
 use crate::shape::{EffectShape, EntryShape, ExecutionShape, RecordShape, bytes, etag, ok};
-
-/// Bytes of the entries on one page.
-const LONGEST_PAGE: usize = 8 << 20;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
@@ -58,18 +57,20 @@ pub(crate) struct Records<'a> {
 
 /// List records
 ///
-/// Those that the caller may see, oldest first.
+/// Those that the caller may see, oldest first. 404 where there is no such lifecycle, 422 where it has no such state.
 #[utoipa::path(
     get, path = "/v1/records", tag = "records", params(Listing),
     responses((status = 200, description = "A page of them", body = Records))
 )]
 async fn list(State(app): State<App>, caller: Caller, Asked(asked): Asked<Listing>) -> Result<Response, Problem> {
+    named::must_be_there(&app, asked.lifecycle.as_deref(), asked.state.as_deref()).await?;
     let query = ListQuery {
         lifecycle: asked.lifecycle.map(Into::into),
         state: asked.state.map(Into::into),
         owner: asked.owner.map(Into::into),
         after: input::cursor(asked.cursor.as_deref())?,
         limit: input::limit(asked.limit)?,
+        ..ListQuery::default()
     };
     let page = app.engine().list(&caller.actor, &query).await?;
     let records = page.records.iter().map(|record| RecordShape::of(record)).collect();
@@ -78,16 +79,16 @@ async fn list(State(app): State<App>, caller: Caller, Asked(asked): Asked<Listin
 
 /// Get a record
 ///
-/// As it is now: what is due on it is done first. With `If-None-Match`, 304 where its version is still that.
+/// As it is now: what is due on it is done first. With `If-None-Match`, 304 where its version is one of those.
 #[utoipa::path(
     get, path = "/v1/records/{id}", tag = "records",
     params(
         ("id" = String, Path, format = Uuid, description = "The record's id"),
-        ("If-None-Match" = Option<String>, Header, description = "An ETag that is known already"),
+        ("If-None-Match" = Option<String>, Header, description = "ETags that are known already, or `*`"),
     ),
     responses(
         (status = 200, description = "The record", body = RecordShape, headers(("ETag" = String))),
-        (status = 304, description = "Its version is still that"),
+        (status = 304, description = "Its version is known"),
     )
 )]
 async fn get(
@@ -97,7 +98,7 @@ async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let record = app.engine().get(&caller.actor, id).await?.ok_or_else(Problem::not_found)?;
-    if headers.get(header::IF_NONE_MATCH) == Some(&etag(record.version)) {
+    if input::is_known(&headers, record.version) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag(record.version))]).into_response());
     }
     RecordShape::answer(StatusCode::OK, &record)
@@ -138,26 +139,10 @@ async fn history(
     Asked(paging): Asked<Paging>,
 ) -> Result<Response, Problem> {
     let (limit, after) = (input::limit(paging.limit)?, input::cursor(paging.cursor.as_deref())?.unwrap_or(0));
-    let mut entries = app.engine().history(&caller.actor, id, after, limit).await?.ok_or_else(Problem::not_found)?;
-    let is_cut = cut(&mut entries);
-    let next = entries.last().filter(|_| is_cut || entries.len() == limit).map(|last| last.version.to_string());
+    let page = app.engine().history(&caller.actor, id, after, limit).await?.ok_or_else(Problem::not_found)?;
     let whole = sees_all(&caller.actor);
-    let entries = entries.iter().map(|entry| EntryShape::of(entry, whole)).collect::<Result<_, _>>()?;
-    ok(&History { entries, next })
-}
-
-/// A page ends early where its entries are long; one stays in any case.
-fn cut(entries: &mut Vec<Entry>) -> bool {
-    let mut bytes = 0_usize;
-    let fit = entries.iter().take_while(|entry| {
-        let before = bytes;
-        bytes = bytes.saturating_add(entry.text.len());
-        before == 0 || bytes <= LONGEST_PAGE
-    });
-    let fit = fit.count();
-    let is_cut = fit < entries.len();
-    entries.truncate(fit);
-    is_cut
+    let entries = page.entries.iter().map(|entry| EntryShape::of(entry, whole)).collect::<Result<_, _>>()?;
+    ok(&History { entries, next: page.next.map(|next| next.to_string()) })
 }
 
 /// A page of the attempts at a job.
@@ -183,12 +168,9 @@ async fn executions(
     Asked(paging): Asked<Paging>,
 ) -> Result<Response, Problem> {
     let (limit, after) = (input::limit(paging.limit)?, input::cursor(paging.cursor.as_deref())?.unwrap_or(0));
-    let all = app.engine().executions(&caller.actor, id).await?.ok_or_else(Problem::not_found)?;
-    let mut rest = all.iter().filter(|execution| execution.token.0 > after);
-    let page: Vec<_> = rest.by_ref().take(limit).collect();
-    let last = page.last().map(|last| last.token.0.to_string());
-    let next = last.filter(|_| rest.next().is_some());
-    ok(&Executions { executions: page.into_iter().map(|execution| ExecutionShape::of(id, execution)).collect(), next })
+    let page = app.engine().executions(&caller.actor, id, Token(after), limit).await?.ok_or_else(Problem::not_found)?;
+    let executions = page.executions.iter().map(|execution| ExecutionShape::of(id, execution)).collect();
+    ok(&Executions { executions, next: page.next.map(|next| next.0.to_string()) })
 }
 
 /// A record's payload

@@ -16,6 +16,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::Given;
+use crate::named;
 use crate::problem::Problem;
 use crate::shape::ok;
 
@@ -138,7 +139,7 @@ async fn prune(State(app): State<App>, caller: Caller, Given(new): Given<NewPrun
     let options = new.options()?;
     let catalog = app.engine().store().definitions().await?;
     if let Some(name) = new.only.iter().find(|name| catalog.definitions.get(name).is_none()) {
-        return Err(Problem::new(404, "no_such_lifecycle", format!("there is no lifecycle called `{name}`")));
+        return Err(named::no_lifecycle(&app, &catalog, name));
     }
     let pruned = app.engine().prune(&options).await?;
     ok(&PrunedShape::of(&pruned))

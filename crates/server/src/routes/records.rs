@@ -17,6 +17,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Object, Small};
+use crate::named;
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, ok};
@@ -105,7 +106,8 @@ async fn create(
         new.key = Some(key.to_owned());
     }
     let submission = new.submission(&caller.actor, &lifecycle)?;
-    let answer = app.engine().submit(submission).await?;
+    let submitted = app.engine().submit(submission).await;
+    let answer = submitted.map_err(|error| named::explained(&app, error, &lifecycle))?;
     let status = if answer.is_new() { StatusCode::CREATED } else { StatusCode::OK };
     match &answer.record {
         Some(record) => RecordShape::answer(status, record),

@@ -15,7 +15,6 @@ use onceward_core::value::RecordId;
 use onceward_engine::LogStream;
 use onceward_store::{AnyStore, Entry, Store as _};
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -23,7 +22,9 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::caller::Caller;
+use crate::gate::Place;
 use crate::input::{self, Asked, LAST_EVENT_ID};
+use crate::named;
 use crate::problem::{self, Problem};
 use crate::shape::EntryShape;
 
@@ -72,7 +73,7 @@ pub(crate) struct Told {
 ///
 /// Server-sent events: `id` is the entry's place, `event` is `entry`, `data` an Entry. First, and now and then where nothing comes, there is
 /// an `id` without data: how far the log was looked through. Whoever breaks off there goes on from there. `Last-Event-ID` goes before `after`. 410 with
-/// the `oldest` place where pruning took what comes after the place. It ends when the caller's key does.
+/// the `oldest` place where pruning took what comes after the place. 404 where there is no such lifecycle. It ends when the caller's key does.
 #[utoipa::path(
     get, path = "/v1/stream", tag = "log",
     params(Following, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{1,18}$", description = "The place after which to go on")),
@@ -92,6 +93,7 @@ async fn stream(
         return Err(Problem::leaving());
     }
     input::wait(&app, from.wait_ms)?;
+    named::must_be_there(&app, from.lifecycle.as_deref(), None).await?;
     let store = app.engine().store();
     let place = input::text(&headers, &LAST_EVENT_ID)?
         .map(|text| text.parse().map_err(|_| Problem::bad_input("Last-Event-ID is a place in the log")))
@@ -106,7 +108,7 @@ async fn stream(
     // Before the answer begins: whether it is still there.
     store.log(after, 1).await?;
     let follower = Follower {
-        place: app.gate().stream()?,
+        place: app.gate().stream(caller.identity.key.as_ref())?,
         log: app.engine().stream(&caller.actor, after),
         told: None,
         is_over: false,
@@ -141,7 +143,7 @@ struct Follower {
     told: Option<u64>,
     lifecycles: HashMap<RecordId, Option<Arc<str>>>,
     #[expect(dead_code, reason = "kept until the stream ends")]
-    place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Follower {

@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::caller::Caller;
 use crate::input::{At, Given};
+use crate::named;
 use crate::problem::Problem;
 use crate::shape::{Text, When, ok};
 
@@ -65,7 +66,7 @@ async fn list(State(app): State<App>, caller: Caller, At(name): At<String>) -> R
     let catalog = app.engine().lifecycles().await?;
     let found = catalog.versions(&name);
     if found.is_empty() {
-        return Err(Problem::new(404, "no_such_lifecycle", "there is no lifecycle of this name"));
+        return Err(named::no_lifecycle(&app, &catalog, &name));
     }
     let counts = match caller.must_be_operator() {
         Ok(()) => Some(app.engine().counts_by_version(&caller.actor).await?),

@@ -47,7 +47,8 @@ pub fn result(effect: &Effect) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Where a piece cannot be had, the answer breaks off before its length: nobody takes it for the whole.
+/// Where a piece cannot be had, or all of them are not what they should be, the answer breaks off before its length, since the reader
+/// keeps the last one back until it knows: nobody takes it for the whole.
 fn in_pieces(reader: PayloadReader) -> Body {
     let pieces = futures_util::stream::unfold(Some(reader), async |reader| {
         let mut reader = reader?;

@@ -31,6 +31,7 @@ dropped = { about = "by its owner", final = true }
 [fields]
 name = { type = "string", optional = true }
 near = { type = "ref", to = "house.job", optional = true }
+note = { type = "string", max = 1_000_000, optional = true }
 
 [links]
 neighbours = { from = "house.job.near", max = 10 }
@@ -43,7 +44,13 @@ lease = "1h"
 
 [[on.create]]
 go   = "-> waiting"
-take = ["name", "near"]
+take = ["name", "near", "note"]
+
+[[on.write]]
+go    = "waiting"
+by    = "owner"
+input = { note = { type = "string", max = 1_000_000 } }
+set   = { note = "input.note" }
 
 [[on.drop]]
 go = "waiting -> dropped"

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
@@ -31,7 +31,7 @@ use crate::error::StoreError;
 use crate::glance::Glance;
 use crate::log::Entry;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
+use crate::query::{Candidate, Filling, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::store::Store;
 use crate::workers::{Holding, WorkerSeen};
@@ -75,22 +75,30 @@ impl Store for MemoryStore {
         Ok(self.kept().due(until, limit))
     }
 
-    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    async fn log(&self, after: u64, most: impl Into<Most> + Send) -> Result<Vec<Entry>, StoreError> {
         let kept = self.kept();
         if after < kept.pruned.floor {
             return Err(StoreError::Pruned { oldest: kept.pruned.floor });
         }
-        Ok(kept.log.iter().filter(|entry| entry.seq > after).take(limit).cloned().collect())
+        let mut filling = Filling::new(most.into());
+        let page =
+            kept.log.iter().filter(|entry| entry.seq > after).take_while(|entry| filling.takes(entry.text.len()));
+        Ok(page.cloned().collect())
     }
 
     async fn last(&self) -> Result<u64, StoreError> {
         Ok(self.kept().log.last().map_or(0, |entry| entry.seq))
     }
 
-    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        let kept = self.kept();
+    async fn history(
+        &self,
+        record: RecordId,
+        after_version: u64,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let (kept, mut filling) = (self.kept(), Filling::new(most.into()));
         let own = kept.log.iter().filter(|entry| entry.record == Some(record) && entry.version > after_version);
-        Ok(own.take(limit).cloned().collect())
+        Ok(own.take_while(|entry| filling.takes(entry.text.len())).cloned().collect())
     }
 
     async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
@@ -128,8 +136,13 @@ impl Store for MemoryStore {
         Ok(self.kept().effects.get(&record).cloned())
     }
 
-    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
-        Ok(self.kept().executions(record))
+    async fn attempts(
+        &self,
+        record: RecordId,
+        after: Token,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Execution>, StoreError> {
+        Ok(self.kept().attempts(record, after, most.into()))
     }
 
     async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
@@ -165,8 +178,9 @@ impl Store for MemoryStore {
         Ok(self.kept().forget_workers(before, most))
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
-        Ok(self.kept().requests.get(name).map(|(request, _)| request.clone()))
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+        let kept = self.kept();
+        Ok(names.iter().map(|name| kept.requests.get(name).map(|(request, _)| request.clone())).collect())
     }
 
     async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {

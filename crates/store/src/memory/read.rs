@@ -4,14 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use onceward_core::decide::{CountKey, Key, LinkKey, QueueKey, next_due, readiness};
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 
 use super::kept::{Beside, Kept};
 use crate::base::{Base, Stored};
+use crate::columns::{weight, write_fields};
 use crate::glance::{FRONT, Glance, TIMERS};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, looked_at, rank, running};
+use crate::query::{Candidate, Filling, LeaseQuery, ListQuery, Most, Page, StateCount, looked_at, rank, running};
 use crate::relation::{LinkPage, LinkQuery};
 
 impl Kept {
@@ -122,18 +123,21 @@ impl Kept {
         let after = query.after.unwrap_or(0);
         let mut page = Page::default();
         let mut last = None;
-        let looked_at = looked_at(query.limit);
+        let (looked_at, mut filling) = (looked_at(query.limit), Filling::new(query.most()));
+        // Everything is in memory here anyway: only who asks for it has them counted.
+        let bytes = |record: &Record| query.bytes.map_or(0, |_| write_fields(record).map_or(0, |text| text.len()));
         for (number, (row, record)) in self.records().filter(|(row, _)| *row > after).enumerate() {
             if number == looked_at {
                 page.next = last;
                 break;
             }
             if fits(record) {
-                if page.records.len() == query.limit {
+                if !filling.takes(bytes(record)) {
                     page.next = last;
                     break;
                 }
                 page.records.push(Arc::clone(record));
+                page.places.push(row);
             }
             last = Some(row);
         }
@@ -181,10 +185,11 @@ impl Kept {
         LinkPage::of(rows.filter(|(row, _)| *row > query.after.unwrap_or(0)).collect(), query.limit)
     }
 
-    pub(super) fn executions(&self, record: RecordId) -> Vec<Execution> {
-        let own = self.world.executions.iter().filter(|((id, _), _)| *id == record);
+    pub(super) fn attempts(&self, record: RecordId, after: Token, most: Most) -> Vec<Execution> {
+        let own = self.world.executions.iter().filter(|((id, token), _)| *id == record && *token > after);
         let mut executions: Vec<Execution> = own.filter_map(|(_, execution)| execution.clone()).collect();
         executions.sort_by_key(|execution| execution.token);
-        executions
+        let mut filling = Filling::new(most);
+        executions.into_iter().take_while(|execution| filling.takes(weight(execution))).collect()
     }
 }

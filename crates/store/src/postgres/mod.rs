@@ -41,7 +41,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record};
+use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use tokio::sync::watch;
@@ -59,7 +59,7 @@ use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
 use crate::store::Store;
@@ -239,16 +239,21 @@ impl Store for PostgresStore {
         work::due(&self.inner, until, limit).await
     }
 
-    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        read::log(&self.inner, after, limit).await
+    async fn log(&self, after: u64, most: impl Into<Most> + Send) -> Result<Vec<Entry>, StoreError> {
+        read::log(&self.inner, after, most.into()).await
     }
 
     async fn last(&self) -> Result<u64, StoreError> {
         read::last(&self.inner).await
     }
 
-    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        read::history(&self.inner, record, after_version, limit).await
+    async fn history(
+        &self,
+        record: RecordId,
+        after_version: u64,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Entry>, StoreError> {
+        read::history(&self.inner, record, after_version, most.into()).await
     }
 
     async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
@@ -283,8 +288,13 @@ impl Store for PostgresStore {
         read::effect(&self.inner, record).await
     }
 
-    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
-        read::executions(&self.inner, record).await
+    async fn attempts(
+        &self,
+        record: RecordId,
+        after: Token,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Execution>, StoreError> {
+        read::attempts(&self.inner, record, after, most.into()).await
     }
 
     async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
@@ -319,8 +329,8 @@ impl Store for PostgresStore {
         workers::forget_workers(&self.inner, before, most).await
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
-        read::request(&self.inner, name).await
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+        read::requests(&self.inner, names).await
     }
 
     async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {

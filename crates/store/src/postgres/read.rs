@@ -15,24 +15,28 @@ use super::prune::{STANDING, read_standing};
 use super::rows::{self, signed, size};
 use crate::batch::{Request, RequestName};
 use crate::catalog::Catalog;
-use crate::columns::has_come;
+use crate::columns::{has_come, weight};
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::{Known, Names};
-use crate::query::{ListQuery, Page, StateCount, VersionCount, looked_at};
+use crate::query::{Filling, ListQuery, Most, Page, StateCount, VersionCount, looked_at};
 use crate::relation::{LinkPage, LinkQuery};
 
 /// The last place of the first batch that does not end before a place.
 pub(super) const BEYOND: &str = "SELECT min(last) FROM onceward.batches WHERE last >= $1";
 
 /// Batches that are not before the place, up to the one that has the last place of the page, and of each its entries. Places are
-/// dense but for what pruning took, so that is a page and a batch at most.
-const LOG: &str = "SELECT b.first + (h.place & 1048575), r.id, h.version, h.at, h.text, h.hash \
+/// dense but for what pruning took, so that is a page and a batch at most. Of long entries as many as fit, and one more: how long a
+/// text is, is known without reading it.
+const LOG: &str = "SELECT seq, id, version, at, text, hash FROM ( \
+     SELECT b.first + (h.place & 1048575) AS seq, r.id, h.version, h.at, h.text, h.hash, \
+     sum(octet_length(h.text)) OVER (ORDER BY b.first, h.place) - octet_length(h.text) AS before \
      FROM (SELECT first, batch FROM onceward.batches WHERE last > $1 \
      AND last <= coalesce((SELECT min(last) FROM onceward.batches WHERE last >= $3), $3) ORDER BY last LIMIT $2) b \
      JOIN onceward.history h ON h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20 \
      LEFT JOIN onceward.records r ON r.row = h.record \
-     WHERE b.first + (h.place & 1048575) > $1 ORDER BY b.first, h.place LIMIT $2";
+     WHERE b.first + (h.place & 1048575) > $1 ORDER BY b.first, h.place LIMIT $2) page \
+     WHERE before <= $4 ORDER BY seq";
 
 /// Followed from the last entry back to the version, then told forward. Only to lower versions: a damaged pointer must not
 /// lead round in a circle.
@@ -40,20 +44,29 @@ const HISTORY: &str = "WITH RECURSIVE back AS ( \
      SELECT h.* FROM onceward.records r JOIN onceward.history h ON h.place = r.entry WHERE r.id = $1 AND h.version > $2 \
      UNION ALL SELECT h.* FROM back b JOIN onceward.history h ON h.place = b.previous \
      WHERE h.version > $2 AND h.version < b.version) \
-     SELECT s.first + (h.place & 1048575), $1, h.version, h.at, h.text, h.hash \
-     FROM back h JOIN onceward.batches s ON s.batch = h.place >> 20 ORDER BY h.version LIMIT $3";
+     SELECT seq, $1, version, at, text, hash FROM ( \
+     SELECT s.first + (h.place & 1048575) AS seq, h.version, h.at, h.text, h.hash, \
+     sum(octet_length(h.text)) OVER (ORDER BY h.version) - octet_length(h.text) AS before \
+     FROM back h JOIN onceward.batches s ON s.batch = h.place >> 20 ORDER BY h.version LIMIT $3) page \
+     WHERE before <= $4 ORDER BY version";
 
 const RECORD: &str = "SELECT * FROM onceward.whole WHERE id = $1";
 
-/// Records in order of creation, so many at a time; and, also where none fits, how far was looked and how many that were.
+/// Records in order of creation, so many at a time, and of long ones as many as fit and one more; and, also where none fits, how far was
+/// looked and how many that were.
 const LIST: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records WHERE row > $1 ORDER BY row LIMIT $6) \
      SELECT w.*, (SELECT max(row) FROM near), (SELECT count(*) FROM near) FROM (SELECT 1) one LEFT JOIN ( \
-     SELECT whole.* FROM near JOIN onceward.whole ON whole.row = near.row WHERE ($2::text IS NULL OR owner = $2) \
+     SELECT * FROM (SELECT whole.*, sum(octet_length(fields)) OVER up - octet_length(fields) AS before, \
+     row_number() OVER up AS number \
+     FROM near JOIN onceward.whole ON whole.row = near.row WHERE ($2::text IS NULL OR owner = $2) \
      AND ($3::bigint[] IS NULL OR (definition, state) IN (SELECT * FROM unnest($3, $4::bigint[]))) \
-     ORDER BY whole.row LIMIT $5) w ON true ORDER BY w.row";
+     WINDOW up AS (ORDER BY whole.row) ORDER BY whole.row LIMIT $5) page WHERE before <= $7 OR number = 2) w ON true ORDER BY w.row";
 
-/// Where the columns of a record end.
-const LOOKED: usize = 34;
+/// Where the columns of a record, the bytes before it and its number end.
+const LOOKED: usize = 36;
+
+/// A record's fields.
+const FIELDS: usize = 6;
 
 const TALLIES: &str = "SELECT d.name, t.state, sum(t.count)::bigint FROM onceward.tallies t \
      JOIN onceward.definitions d ON d.number = t.definition WHERE $1::text IS NULL OR t.owner = $1 GROUP BY d.name, t.state";
@@ -73,25 +86,30 @@ const REFERENCED: &str = "SELECT sha256 FROM onceward.contents WHERE sha256 = AN
 const EFFECT: &str = "SELECT e.token, e.result FROM onceward.records r \
      JOIN onceward.effects e ON e.record = r.row WHERE r.id = $1";
 
-const EXECUTIONS: &str = "SELECT e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, \
-     e.finished_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key FROM onceward.records r \
-     JOIN onceward.executions e ON e.record = r.row WHERE r.id = $1 ORDER BY e.token";
+/// As many as fit, and one more.
+const ATTEMPTS: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, abort_code, \
+     abort_retryable, finish_moves, key FROM (SELECT e.*, sum(bytes) OVER (ORDER BY e.token) - bytes AS before \
+     FROM onceward.records r JOIN onceward.executions e ON e.record = r.row \
+     CROSS JOIN LATERAL (SELECT octet_length(worker) + octet_length(holder) + coalesce(octet_length(abort_code), 0) \
+     + coalesce(octet_length(key), 0) AS bytes) b \
+     WHERE r.id = $1 AND e.token > $2 ORDER BY e.token LIMIT $3) page WHERE before <= $4 ORDER BY token";
 
 /// By each field apart, as the table is sorted.
 const LINKED: &str = "SELECT l.source, s.id FROM onceward.records t CROSS JOIN unnest($2::bigint[], $3::bigint[]) k(l, f) \
      CROSS JOIN LATERAL (SELECT source FROM onceward.links WHERE target = t.row AND lifecycle = k.l AND field = k.f \
      AND source > $4 ORDER BY source LIMIT $5) l JOIN onceward.records s ON s.row = l.source WHERE t.id = $1";
 
-const REQUEST: &str = "SELECT digest, answer FROM onceward.requests WHERE owner = $1 AND key = $2";
+const REQUESTS: &str = "SELECT k.i, r.digest, r.answer FROM unnest($1::text[], $2::text[]) WITH ORDINALITY k(owner, key, i) \
+     JOIN onceward.requests r ON r.owner = k.owner AND r.key = k.key";
 
-pub(super) async fn log(inner: &Inner, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-    let (mut from, limit) = (signed(after), size(limit));
+pub(super) async fn log(inner: &Inner, after: u64, most: Most) -> Result<Vec<Entry>, StoreError> {
+    let (mut from, limit) = (signed(after), size(most.count));
     loop {
         let to = from.saturating_add(limit);
         let mut pipeline = Pipeline::default();
         // Asked first: what comes meanwhile is not passed over.
         let beyond = pipeline.add(BEYOND, vec![arg(to)]);
-        let page = pipeline.add(LOG, vec![arg(from), arg(limit), arg(to)]);
+        let page = pipeline.add(LOG, vec![arg(from), arg(limit), arg(to), arg(size(most.bytes))]);
         // Asked last: what was taken before is known by now.
         let standing = pipeline.add(STANDING, Vec::new());
         let answers = inner.run(&pipeline).await?;
@@ -103,9 +121,15 @@ pub(super) async fn log(inner: &Inner, after: u64, limit: usize) -> Result<Vec<E
         match beyond {
             // All that stood there was pruned, and there is more behind it: an empty page would say that there is not.
             Some(place) if answers[page].is_empty() && place > from && limit > 0 => from = place,
-            _ => return answers[page].iter().map(entry).collect(),
+            _ => return entries(&answers[page], most),
         }
     }
+}
+
+fn entries(rows: &[Row], most: Most) -> Result<Vec<Entry>, StoreError> {
+    let mut filling = Filling::new(most);
+    let entries = rows.iter().map(entry);
+    entries.take_while(|entry| entry.as_ref().map_or(true, |entry| filling.takes(entry.text.len()))).collect()
 }
 
 pub(super) fn entry(row: &Row) -> Result<Entry, StoreError> {
@@ -123,12 +147,13 @@ pub(super) async fn history(
     inner: &Inner,
     id: RecordId,
     after_version: u64,
-    limit: usize,
+    most: Most,
 ) -> Result<Vec<Entry>, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(HISTORY, vec![arg(id.0), arg(signed(after_version)), arg(size(limit))]);
+    let (limit, bytes) = (size(most.count), size(most.bytes));
+    pipeline.add(HISTORY, vec![arg(id.0), arg(signed(after_version)), arg(limit), arg(bytes)]);
     let answers = inner.run(&pipeline).await?;
-    let entries = answers.iter().flatten().map(entry).collect::<Result<Vec<_>, _>>()?;
+    let entries = entries(&answers[0], most)?;
     for (version, entry) in (after_version + 1..).zip(&entries) {
         if entry.version != version {
             return Err(StoreError::corrupt(format!("the log entry of version {version} of {id} is missing")));
@@ -176,7 +201,8 @@ pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Page, Store
     let after = signed(query.after.unwrap_or(0));
     let most = size(looked_at(query.limit));
     let owner = query.owner.as_deref();
-    pipeline.add(LIST, vec![arg(after), arg(owner), arg(definitions), arg(states), arg(limit), arg(most)]);
+    let bytes = size(query.most().bytes);
+    pipeline.add(LIST, vec![arg(after), arg(owner), arg(definitions), arg(states), arg(limit), arg(most), arg(bytes)]);
     let mut answers = inner.run(&pipeline).await?;
     let mut found = answers.pop().unwrap_or_default();
     let looked = found.first().map(|row| Ok((rows::some_unsigned(row, LOOKED)?, row.try_get::<_, i64>(LOOKED + 1)?)));
@@ -186,17 +212,21 @@ pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Page, Store
         found.clear();
     }
     let known = known_for(inner, &found).await?;
-    let mut page = Page::default();
-    for row in found.iter().take(query.limit) {
+    let (mut page, mut filling) = (Page::default(), Filling::new(query.most()));
+    let fit = found.iter().take_while(|row| filling.takes(row.try_get(FIELDS).map_or(0, str::len))).count();
+    for row in &found[..fit] {
         match rows::record(row, &known.catalog) {
-            Ok((_, record)) => page.records.push(record),
+            Ok((_, record)) => {
+                page.records.push(record);
+                page.places.extend(rows::some_unsigned(row, 0)?);
+            }
             // One that is damaged must not hide all others.
             Err(StoreError::Corrupt(_)) => page.unreadable += 1,
             Err(error) => return Err(error),
         }
         page.next = rows::some_unsigned(row, 0)?;
     }
-    if found.len() <= query.limit {
+    if fit == found.len() {
         page.next = end.filter(|_| looked >= most);
     }
     Ok(page)
@@ -291,10 +321,18 @@ pub(super) async fn effect(inner: &Inner, record: RecordId) -> Result<Option<Eff
     Ok(Some(Effect { record, token: Token(rows::unsigned(row, 0)?), result }))
 }
 
-pub(super) async fn executions(inner: &Inner, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+pub(super) async fn attempts(
+    inner: &Inner,
+    record: RecordId,
+    after: Token,
+    most: Most,
+) -> Result<Vec<Execution>, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(EXECUTIONS, vec![arg(record.0)]);
-    inner.run(&pipeline).await?.iter().flatten().map(|row| rows::execution(row, 0)).collect()
+    let (limit, bytes) = (size(most.count), size(most.bytes));
+    pipeline.add(ATTEMPTS, vec![arg(record.0), arg(signed(after.0)), arg(limit), arg(bytes)]);
+    let (answers, mut filling) = (inner.run(&pipeline).await?, Filling::new(most));
+    let attempts = answers.iter().flatten().map(|row| rows::execution(row, 0));
+    attempts.take_while(|attempt| attempt.as_ref().map_or(true, |attempt| filling.takes(weight(attempt)))).collect()
 }
 
 pub(super) async fn linked(inner: &Inner, query: &LinkQuery) -> Result<LinkPage, StoreError> {
@@ -310,10 +348,19 @@ pub(super) async fn linked(inner: &Inner, query: &LinkQuery) -> Result<LinkPage,
     Ok(LinkPage::of(sources.collect::<Result<_, StoreError>>()?, query.limit))
 }
 
-pub(super) async fn request(inner: &Inner, name: &RequestName) -> Result<Option<Request>, StoreError> {
+pub(super) async fn requests(inner: &Inner, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (owners, keys): (Vec<&str>, Vec<&str>) = names.iter().map(|name| (&*name.owner, &*name.key)).unzip();
     let mut pipeline = Pipeline::default();
-    pipeline.add(REQUEST, vec![arg(&*name.owner), arg(&*name.key)]);
-    let answers = inner.run(&pipeline).await?;
-    let Some(row) = answers[0].first() else { return Ok(None) };
-    Ok(Some(Request { name: name.clone(), digest: rows::hash(row.try_get(0)?)?, answer: rows::text(row, 1)? }))
+    pipeline.add(REQUESTS, vec![arg(owners), arg(keys)]);
+    let mut found: Vec<Option<Request>> = names.iter().map(|_| None).collect();
+    for row in inner.run(&pipeline).await?.iter().flatten() {
+        // They are counted from 1.
+        let at = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0).saturating_sub(1);
+        let (digest, answer) = (rows::hash(row.try_get(1)?)?, rows::text(row, 2)?);
+        found[at] = Some(Request { name: names[at].clone(), digest, answer });
+    }
+    Ok(found)
 }

@@ -56,7 +56,7 @@ use crate::log::Entry;
 use crate::names::Known;
 use crate::net::Told;
 use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
-use crate::query::{Candidate, LeaseQuery, ListQuery, Page, StateCount, VersionCount};
+use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::recent::Recent;
 use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
@@ -285,16 +285,23 @@ impl Store for SqliteStore {
         self.read(move |connection, _| work::due(connection, until, limit)).await
     }
 
-    async fn log(&self, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        self.read(move |connection, _| read::log(connection, after, limit)).await
+    async fn log(&self, after: u64, most: impl Into<Most> + Send) -> Result<Vec<Entry>, StoreError> {
+        let most = most.into();
+        self.read(move |connection, _| read::log(connection, after, most)).await
     }
 
     async fn last(&self) -> Result<u64, StoreError> {
         self.read(|connection, _| read::last(connection)).await
     }
 
-    async fn history(&self, record: RecordId, after_version: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        self.read(move |connection, _| read::history(connection, record, after_version, limit)).await
+    async fn history(
+        &self,
+        record: RecordId,
+        after_version: u64,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let most = most.into();
+        self.read(move |connection, _| read::history(connection, record, after_version, most)).await
     }
 
     async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
@@ -338,8 +345,14 @@ impl Store for SqliteStore {
         self.read(move |connection, _| read::effect(connection, record)).await
     }
 
-    async fn executions(&self, record: RecordId) -> Result<Vec<Execution>, StoreError> {
-        self.read(move |connection, _| read::executions(connection, record)).await
+    async fn attempts(
+        &self,
+        record: RecordId,
+        after: Token,
+        most: impl Into<Most> + Send,
+    ) -> Result<Vec<Execution>, StoreError> {
+        let most = most.into();
+        self.read(move |connection, _| read::attempts(connection, record, after, most)).await
     }
 
     async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
@@ -379,9 +392,9 @@ impl Store for SqliteStore {
         self.inner.writer.run(move |writer| writer.forget_workers(before, most)).await
     }
 
-    async fn request(&self, name: &RequestName) -> Result<Option<Request>, StoreError> {
-        let name = name.clone();
-        self.read(move |connection, _| read::request(connection, &name)).await
+    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+        let names = names.to_vec();
+        self.read(move |connection, _| names.iter().map(|name| read::request(connection, name)).collect()).await
     }
 
     async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {

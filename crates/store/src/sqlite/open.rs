@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -47,8 +48,7 @@ impl EngineLock {
             }
         };
         let path = beside(&real(database).map_err(unavailable)?, ".lock");
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unavailable)?;
+        let mut file = made_private().read(true).open(&path).map_err(unavailable)?;
         let since = Instant::now();
         let locked = loop {
             match file.try_lock() {
@@ -114,8 +114,19 @@ pub(super) fn immutable(path: &Path) -> String {
     format!("file:{name}?immutable=1")
 }
 
+/// To write a file, which is for nobody else where it is made now: payloads stand in it. One that is there stays as whoever it belongs
+/// to has set it.
+pub(super) fn made_private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options
+}
+
 /// The connection that writes. Makes the file where there is none, and brings an older one up to date.
 pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
+    // SQLite takes an empty file for a new database, and gives the WAL the mode of the database's file. Why it cannot be made, it tells
+    // itself.
+    let _ = made_private().open(path);
     let mut connection = Connection::open(path).map_err(|error| in_words(path, error.into()))?;
     connection.busy_timeout(BUSY)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;

@@ -13,14 +13,14 @@ use super::load::{EXECUTION, row_of};
 use super::{prune, rows};
 use crate::batch::{Request, RequestName};
 use crate::catalog::Catalog;
-use crate::columns::has_come;
+use crate::columns::{has_come, weight};
 use crate::error::StoreError;
 use crate::log::Entry;
 use crate::names::{Known, Names};
-use crate::query::{ListQuery, Page, StateCount, VersionCount, looked_at, own_worker};
+use crate::query::{Filling, ListQuery, Most, Page, StateCount, VersionCount, looked_at, own_worker};
 use crate::relation::{LinkPage, LinkQuery};
 
-pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<Vec<Entry>, StoreError> {
+pub(super) fn log(connection: &Connection, after: u64, most: Most) -> Result<Vec<Entry>, StoreError> {
     let floor = prune::standing(connection)?.floor;
     if after < floor {
         return Err(StoreError::Pruned { oldest: floor });
@@ -28,9 +28,11 @@ pub(super) fn log(connection: &Connection, after: u64, limit: usize) -> Result<V
     let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
                WHERE h.seq > ?1 ORDER BY h.seq LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(params![signed(after), limit])?;
-    let mut entries = Vec::new();
-    while let Some(row) = found.next()? {
+    let mut found = statement.query(params![signed(after), most.count])?;
+    let (mut entries, mut filling) = (Vec::new(), Filling::new(most));
+    while let Some(row) = found.next()?
+        && filling.takes(length(row, 4))
+    {
         entries.push(entry(row)?);
     }
     Ok(entries)
@@ -53,7 +55,7 @@ pub(super) fn history(
     connection: &Connection,
     id: RecordId,
     after_version: u64,
-    limit: usize,
+    most: Most,
 ) -> Result<Vec<Entry>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT entry FROM records WHERE id = ?1")?;
     let mut next: Option<u64> = statement.query_row([id.0.as_bytes()], |row| row.get(0)).optional()?;
@@ -77,14 +79,22 @@ pub(super) fn history(
     let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
                WHERE h.seq = ?1";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut entries = Vec::new();
-    for seq in places.into_iter().rev().take(limit) {
+    let (mut entries, mut filling) = (Vec::new(), Filling::new(most));
+    for seq in places.into_iter().rev() {
         let mut found = statement.query([seq])?;
         if let Some(row) = found.next()? {
+            if !filling.takes(length(row, 4)) {
+                break;
+            }
             entries.push(entry(row)?);
         }
     }
     Ok(entries)
+}
+
+/// Bytes of a text, before anybody has a copy of it. What is none is found out by who reads it.
+fn length(row: &Row, at: usize) -> usize {
+    row.get_ref(at).ok().and_then(|text| text.as_bytes_or_null().ok().flatten()).map_or(0, <[u8]>::len)
 }
 
 /// A place that somebody may have made up: the largest that fits, which no number of ours ever comes near.
@@ -92,12 +102,15 @@ fn signed(place: u64) -> i64 {
     i64::try_from(place).unwrap_or(i64::MAX)
 }
 
+/// Where a record's fields stand in the view `whole`.
+const FIELDS: usize = 6;
+
 /// Looks through the records in order of creation, so many at a time.
 pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) -> Result<Page, StoreError> {
     let mut statement = connection.prepare_cached("SELECT * FROM whole WHERE row > ?1 ORDER BY row")?;
     let mut found = statement.query([signed(query.after.unwrap_or(0))])?;
     let mut page = Page::default();
-    let (mut last, mut looked) = (None, 0);
+    let (mut last, mut looked, mut filling) = (None, 0, Filling::new(query.most()));
     while let Some(row) = found.next()? {
         if looked == looked_at(query.limit) {
             page.next = last;
@@ -110,11 +123,15 @@ pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) ->
             Err(error) => Err(error),
         };
         match found {
-            Ok(Some(_)) if page.records.len() == query.limit => {
+            Ok(Some(_)) if !filling.takes(length(row, FIELDS)) => {
                 page.next = last;
                 break;
             }
-            Ok(found) => page.records.extend(found),
+            Ok(Some(found)) => {
+                page.records.push(found);
+                page.places.push(row.get(0)?);
+            }
+            Ok(None) => {}
             // One that is damaged must not hide all others.
             Err(StoreError::Corrupt(_)) => page.unreadable += 1,
             Err(error) => return Err(error),
@@ -205,13 +222,22 @@ pub(super) fn effect(connection: &Connection, record: RecordId) -> Result<Option
     Ok(Some(Effect { record, token: Token(row.get(0)?), result }))
 }
 
-pub(super) fn executions(connection: &Connection, record: RecordId) -> Result<Vec<Execution>, StoreError> {
+pub(super) fn attempts(
+    connection: &Connection,
+    record: RecordId,
+    after: Token,
+    most: Most,
+) -> Result<Vec<Execution>, StoreError> {
     let Some(row) = row_of(connection, record)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(EXECUTION)?;
-    let mut found = statement.query(params![row, 0, i64::MAX])?;
-    let mut executions = Vec::new();
+    let mut found = statement.query(params![row, signed(after.0).saturating_add(1), i64::MAX])?;
+    let (mut executions, mut filling) = (Vec::new(), Filling::new(most));
     while let Some(row) = found.next()? {
-        executions.push(rows::execution(row, 0)?);
+        let execution = rows::execution(row, 0)?;
+        if !filling.takes(weight(&execution)) {
+            break;
+        }
+        executions.push(execution);
     }
     Ok(executions)
 }

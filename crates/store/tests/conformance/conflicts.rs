@@ -185,6 +185,12 @@ fn of_a_request() {
         assert_eq!(store.request(&request.name).await.unwrap(), None);
         assert!(matches!(driver.save(&opens[0]).await, Save::Saved { .. }));
         assert_eq!(store.request(&request.name).await.unwrap(), Some(request.clone()));
+        // Many at once are answered in their order, also where one is asked for twice.
+        let other = RequestName { key: "another".into(), ..request.name.clone() };
+        let asked = [other.clone(), request.name.clone(), other, request.name.clone()];
+        let found = [None, Some(request.clone()), None, Some(request.clone())];
+        assert_eq!(store.requests(&asked).await.unwrap(), found);
+        assert_eq!(store.requests(&[]).await.unwrap(), []);
         let second = driver.save(&opens[2]).await;
         assert!(matches!(second, Save::Conflict(found) if found.keys.is_empty() && found.requests == [request.name]));
         assert_eq!(store.log(0, 10).await.unwrap().len(), 1);

@@ -123,8 +123,8 @@ fn lists_and_counts() {
             lifecycle: Some("suite.box".into()),
             state: Some("open".into()),
             owner: Some("ann".into()),
-            after: None,
             limit: 3,
+            ..ListQuery::default()
         };
         let first = store.list(&query).await.unwrap();
         assert_eq!(first.records.iter().map(|record| record.id).collect::<Vec<_>>(), [own[0], own[2], own[3]]);

@@ -13,6 +13,7 @@ use crate::error::ClientError;
 use crate::payload::Payload;
 use crate::reports::Verdict;
 use crate::shape::Leased;
+use crate::wire::Backoff;
 use crate::work::failure::Failure;
 use crate::work::heart::{Beaten, Heart};
 use crate::work::job::{Held, Job, Stopping};
@@ -75,18 +76,14 @@ impl Drop for Running {
 impl Keeper {
     pub(crate) async fn keep(self, leased: Leased, received: Instant, mut phases: watch::Receiver<Phase>) {
         let held = Arc::new(Held::new(&leased, self.reporter.clone(), received));
+        // It goes on until the report is made: one that is slow, or is turned away for now, must not cost the lease.
         let mut heart = Heart::new(&held, self.lease);
         let end = match self.begin(&leased, &held, &mut heart, &mut phases).await {
             Ok(payload) => self.run(leased, payload, &held, &mut heart, &mut phases).await,
             Err(end) => end,
         };
         match end {
-            // The heart goes on: a report that is slow, or is turned away for now, must not cost the lease.
-            End::Report(verdict) => tokio::select! {
-                biased;
-                () = report(&held, verdict, &phases) => {}
-                () = heart.go_on(&held) => {}
-            },
+            End::Report(verdict) => report(&held, verdict, &phases).await,
             End::Lost(why) => {
                 tracing::warn!(execution = &*held.execution, why, "the lease is lost: the work was dropped");
             }
@@ -103,16 +100,16 @@ impl Keeper {
     ) -> Result<Option<Payload>, End> {
         let begins = async {
             // Found again by its key, long after it began: whether it lasts must be known before anything is started.
-            if heart.is_late(held) {
-                match heart.next(held).await {
+            if heart.is_late {
+                match heart.next().await {
                     Beaten::Kept { stop: false } => {}
                     Beaten::Kept { stop: true } => return Err(End::Report(Verdict::Yield)),
                     Beaten::Not(error) => return Err(End::Lost(error.to_string())),
                 }
             }
             self.payload(leased, held).await.map_err(|error| {
-                tracing::warn!(execution = &*held.execution, %error, "cannot fetch the payload: given back");
-                End::Report(Verdict::Yield)
+                tracing::warn!(execution = &*held.execution, %error, "cannot fetch the payload");
+                End::Report(without_payload(&error))
             })
         };
         tokio::select! {
@@ -126,13 +123,29 @@ impl Keeper {
         if !leased.is_payload_elsewhere() {
             return Ok(leased.payload());
         }
-        // No heart beats meanwhile: half of the lease is enough for any payload, or the next attempt may have better luck.
+        // Half of the lease is enough for any payload, or the next attempt may have better luck.
         let most = held.length / 2;
-        match tokio::time::timeout(most, self.client.payload(leased.record.id)).await {
-            Ok(Ok(None)) => Err(self.client.not_understood(&"the job has a payload, and it is not there")),
-            Ok(fetched) => fetched,
+        match tokio::time::timeout(most, self.fetch(leased)).await {
+            Ok(fetched) => fetched.map(Some),
             Err(_) => Err(ClientError::TimedOut { server: self.client.server(), after: most }),
         }
+    }
+
+    /// The bytes of the lease's hash, and no others: whatever stands between the server's disk and here may have harmed them.
+    async fn fetch(&self, leased: &Leased) -> Result<Payload, ClientError> {
+        let mut backoff = Backoff::default();
+        for is_last in [false, true] {
+            let Some(bytes) = self.client.payload_bytes(leased.record.id).await? else {
+                return Err(self.client.not_understood(&"the job has a payload, and it is not there"));
+            };
+            if leased.record.payload.as_ref().is_none_or(|mark| mark.is_of(&bytes)) {
+                return Ok(Payload::found(bytes));
+            }
+            if !is_last {
+                tokio::time::sleep(backoff.pause()).await;
+            }
+        }
+        Err(self.client.not_understood(&"the payload is not that of the job's hash"))
     }
 
     async fn run(
@@ -164,7 +177,7 @@ impl Keeper {
             let next = tokio::select! {
                 biased;
                 ended = &mut task.0 => Next::Ended(ended),
-                beaten = heart.next(held) => Next::Beaten(beaten),
+                beaten = heart.next() => Next::Beaten(beaten),
                 changed = phases.changed() => if changed.is_ok() { Next::Phase } else { Next::Overtime },
                 () = tokio::time::sleep_until(edge) => if is_warned { Next::Gone } else { Next::Warning },
                 () = until(overtime) => Next::Overtime,
@@ -207,6 +220,20 @@ fn verdict(held: &Held, ended: Result<Done, JoinError>) -> Verdict {
         // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are.
         Err(panic) => Verdict::Fail(Failure::retryable("panicked", panic.to_string()).cleaned()),
     }
+}
+
+/// A server that is away or busy is no fault of the job's: it is given back. What is not there, is harmed, or breaks off each time
+/// would be so for whoever has it next, too: that is a failure, which the lifecycle's patience bounds.
+fn without_payload(error: &ClientError) -> Verdict {
+    let is_for_now = match error {
+        ClientError::Unreachable { unheard, .. } => *unheard,
+        ClientError::Problem(_) => error.may_pass(),
+        _ => false,
+    };
+    if is_for_now {
+        return Verdict::Yield;
+    }
+    Verdict::Fail(Failure::retryable("payload_unavailable", error.to_string()).cleaned())
 }
 
 /// The worse reason stays.

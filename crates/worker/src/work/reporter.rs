@@ -1,5 +1,6 @@
 //! Reports go together: one alone is sent at once; those that come while others are on their way share the next question.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 use crate::reports::Report;
 use crate::shape::{Outcome, Reported};
+use crate::work::heart::Hearts;
 
 /// Questions on their way at once; heartbeats have as many of their own, so that slow commits do not hold them up.
 const LINES: usize = 2;
@@ -34,6 +36,7 @@ struct Filed {
 pub(crate) struct Reporter {
     reports: mpsc::UnboundedSender<Filed>,
     beats: mpsc::UnboundedSender<Filed>,
+    pub(crate) hearts: Hearts,
 }
 
 #[derive(Debug)]
@@ -45,7 +48,9 @@ struct Tray {
 
 impl Reporter {
     pub(crate) fn start(client: &Client) -> Self {
-        Self { reports: lines(client), beats: lines(client) }
+        let hearts = Hearts::start();
+        let beats = lines(&client.apart(), |carrying| drop(hearts.spawn(carrying)));
+        Self { reports: lines(client, |carrying| drop(tokio::spawn(carrying))), beats, hearts }
     }
 
     /// On its way; the answer comes by itself.
@@ -68,14 +73,16 @@ impl Reporter {
     }
 }
 
-fn lines(client: &Client) -> mpsc::UnboundedSender<Filed> {
+fn lines(client: &Client, start: impl Fn(Carrying)) -> mpsc::UnboundedSender<Filed> {
     let (sender, incoming) = mpsc::unbounded_channel();
     let tray = Arc::new(Mutex::new(Tray { incoming, left: None }));
     for _ in 0..LINES {
-        tokio::spawn(carry(client.clone(), Arc::clone(&tray)));
+        start(Box::pin(carry(client.clone(), Arc::clone(&tray))));
     }
     sender
 }
+
+type Carrying = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The carriers end only with their runtime.
 pub(crate) fn answered(answer: Result<Answer, oneshot::error::RecvError>) -> Answer {

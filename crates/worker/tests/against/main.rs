@@ -133,6 +133,47 @@ async fn hearts_beat_while_the_result_is_reported() {
     worker.begin_to_close();
 }
 
+/// A handler that blocks all threads of its runtime, for longer than its lease, stops no heart.
+#[test]
+fn a_handler_that_blocks_keeps_its_lease() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).enable_all().build().expect("a runtime")
+    };
+    let (servers, workers) = (runtime(), runtime());
+    let (beaten, beats) = std::sync::mpsc::channel();
+    let (tell, mut told) = told();
+    let leases = AtomicUsize::new(0);
+    let url = servers.block_on(start(move |came| {
+        if came.what() == "leases" {
+            return once(&leases, leased(1, 1_000));
+        }
+        if came.what() == "heartbeat" {
+            let _ = beaten.send(());
+        } else {
+            let _ = tell.send(came.clone());
+        }
+        taken()
+    }));
+    let beats = Arc::new(std::sync::Mutex::new(beats));
+    let client = Client::new(&url, None).expect("an address");
+    let worker = workers.block_on(async {
+        client.work(Working::on("a.job"), move |_: Job| {
+            let beats = Arc::clone(&beats);
+            async move {
+                // Without a word to the runtime. Three heartbeats keep a lease: these take two of them.
+                let beats = beats.lock().expect("nobody else has it");
+                for _ in 0..6 {
+                    beats.recv_timeout(SOON).expect("a heartbeat");
+                }
+                Ok::<_, Failure>(1)
+            }
+        })
+    });
+    assert_eq!(servers.block_on(told.next()), "commit");
+    worker.begin_to_close();
+}
+
 /// Whoever ends a worker does not wait for a server that does not answer.
 #[tokio::test]
 async fn a_worker_closes_though_the_server_hangs() {
@@ -173,6 +214,33 @@ async fn a_job_that_has_not_begun_is_given_back() {
     worker.close().await.expect("closed");
     assert_eq!(told.next().await, "yield");
     assert!(before.elapsed() < SOON, "{:?}", before.elapsed());
+}
+
+/// Nor does it begin with other bytes than those of its hash: they are fetched twice, and then it fails, to be tried again.
+#[tokio::test]
+async fn a_payload_that_is_another_is_none() {
+    let (tell, mut told) = told();
+    let leases = AtomicUsize::new(0);
+    let url = start(move |came| {
+        if came.what() == "leases" {
+            let mut jobs = leased(60, 60_000);
+            let mark =
+                json!({ "sha256": "5095715e1e2ef282854aa2bfd56c181d132c59e87100828841a198c410d75510", "bytes": 5 });
+            jobs["executions"][0]["record"]["payload"] = mark;
+            return if leases.fetch_add(1, Ordering::SeqCst) == 0 { Reaction::Answer(200, jobs) } else { no_jobs() };
+        }
+        let _ = tell.send(came.clone());
+        // As many bytes as it should have.
+        if came.what() == "payload" { Reaction::Answer(200, json!("abc")) } else { taken() }
+    })
+    .await;
+    let client = Client::new(&url, None).expect("an address");
+    let working = Working { grace: Duration::from_millis(100), ..Working::on("a.job") };
+    let worker = client.work(working, |_: Job| async { panic!("it must not begin") as Result<(), Failure> });
+    for expected in ["payload", "payload", "fail"] {
+        assert_eq!(told.next().await, expected);
+    }
+    worker.close().await.expect("closed");
 }
 
 /// A machine that cannot start a process may be able to in a moment: the job is held, and not handed round.

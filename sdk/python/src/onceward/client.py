@@ -153,12 +153,7 @@ class Client:
 
     def payload_value(self, record: str) -> Any:
         """Its payload as a lease brings it: the value where it is JSON, else the bytes."""
-        found = self.payload(record)
-        try:
-            # Whatever kind the server says it is: large ones it does not look into.
-            return json.loads(found)
-        except ValueError:
-            return found
+        return value_of(self.payload(record))
 
     def stream(self, *, after: int | None = None, lifecycle: str | None = None, record: str | None = None) -> Stream:
         """The log as it grows, from the entry after `after` on (from now on, without it). It goes on by itself after a break."""
@@ -325,6 +320,14 @@ class Client:
                 patience.after(refused(results[waiting[0]]))
             except OncewardError:
                 return results
+
+
+def value_of(payload: bytes) -> Any:
+    """The value where it is JSON, whatever kind the server says it is: large ones it does not look into. Else the bytes."""
+    try:
+        return json.loads(payload)
+    except ValueError:
+        return payload
 
 
 def _segment(text: str) -> str:

@@ -22,7 +22,7 @@ class Holder(Protocol):
 
     def commit_now(self, job: Job[Any], result: Any) -> None: ...
 
-    def fetch(self, record: str) -> Any: ...
+    def fetch(self, record: Record) -> Any: ...
 
 
 class Job(Generic[P]):
@@ -77,7 +77,7 @@ class Job(Generic[P]):
         if not self._decoded:
             found = self._lease.payload
             if self._lease.payload_bytes is not None:
-                found = self._holder.fetch(self.id)
+                found = self._holder.fetch(self.record)
             self._payload = found if self._decode is None else self._decode(found)
             self._decoded = True
         return self._payload  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import queue
@@ -13,13 +14,13 @@ from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
-from .client import Client
+from .client import Client, value_of
 from .dialing import Call
 from .errors import AlreadyCommitted, Cancelled, Fail, LeaseLost, OncewardError, Refused, Retry, Unreachable, WorkError
 from .heart import BEATS, Heart
 from .job import Job
 from .patience import Backoff, asked_of, is_final, may_pass
-from .records import Lease, Reported
+from .records import Lease, Record, Reported
 from .requests import Report, new_key
 from .telling import UNSPEAKABLE, failure_of, instead, is_broken, short
 
@@ -34,6 +35,9 @@ AT_ONCE = 100
 
 #: A report that the server breaks at so often is not tried again: the server is in trouble for a moment, or it is the report.
 BROKEN = 5
+
+#: A payload that is not that of its hash may have been harmed on the way here, and is fetched once more.
+FETCHES = 2
 
 #: What ends a worker. A terminal that is closed is no reason to leave jobs behind.
 SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
@@ -425,6 +429,12 @@ class Worker:
             raise failure from error
         job.committed = True
 
-    def fetch(self, record: str) -> Any:
-        """For `Job.payload`."""
-        return self.client.payload_value(record)
+    def fetch(self, record: Record) -> Any:
+        """For `Job.payload`: the bytes of its hash, and no others."""
+        expected = (record.raw.get("payload") or {}).get("sha256")
+        for _ in range(FETCHES):
+            found = self.client.payload(record.id)
+            if expected is None or hashlib.sha256(found).hexdigest() == expected:
+                return value_of(found)
+            log.warning("job %s: the payload that came is not that of its hash", record.id)
+        raise Retry("PAYLOAD_UNAVAILABLE", "the payload that came is not that of its hash")

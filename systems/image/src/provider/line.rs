@@ -156,11 +156,18 @@ fn sent<T>(outcome: Result<Result<T, PoolError>, tokio::time::error::Elapsed>) -
     }
 }
 
-/// An answer to its end, if that comes in time and before so many bytes.
+/// Of a refusal this much is read. What it says is for people, but for a code, and may be anything.
+const REFUSAL: usize = 64 << 10;
+
+/// An answer to its end, if that comes in time and before so many bytes. Of a refusal, the status is most of it: one that is longer than
+/// any should be is one without words.
 pub(super) async fn read(response: Response<Incoming>, until: Instant, most: usize) -> Result<Answered, Trouble> {
     let (parts, body) = response.into_parts();
+    let is_refusal = !parts.status.is_success();
+    let most = if is_refusal { most.min(REFUSAL) } else { most };
     let body = match timeout_at(until, Limited::new(body, most).collect()).await {
         Err(_) => return Err(Trouble::TimeOut),
+        Ok(Err(error)) if error.is::<LengthLimitError>() && is_refusal => Bytes::new(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Trouble::TooLarge),
         Ok(Err(error)) => return Err(Trouble::of(&*error, false)),
         Ok(Ok(collected)) => collected.to_bytes(),

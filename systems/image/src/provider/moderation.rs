@@ -39,7 +39,8 @@ impl Moderation {
     /// Configured as a service that draws is; an empty model leaves the choice to the service.
     pub fn open(config: OpenAiConfig) -> Result<Self, ConfigError> {
         let line = Line::open(&config.url, config.key.as_deref())?;
-        let OpenAiConfig { model, time, most_bytes, .. } = config;
+        let time = config.bounded_time();
+        let OpenAiConfig { model, most_bytes, .. } = config;
         Ok(Self { line, model, time, most_bytes })
     }
 

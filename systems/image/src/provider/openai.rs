@@ -7,7 +7,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onceward_core::decide::ErrorReport;
-use serde::{Deserialize, Serialize};
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
 
 use super::failure::{Trouble, refused};
@@ -22,7 +23,7 @@ pub struct OpenAiConfig {
     pub url: String,
     pub key: Option<String>,
     pub model: String,
-    /// For a whole picture, from the question to the last byte of a download.
+    /// For a whole picture, from the question to the last byte of a download. At most a day counts.
     pub time: Duration,
     /// The largest picture that is taken; of moderation, the longest answer.
     pub most_bytes: usize,
@@ -36,6 +37,15 @@ impl fmt::Debug for OpenAiConfig {
             .field("time", &self.time)
             .field("most_bytes", &self.most_bytes)
             .finish_non_exhaustive()
+    }
+}
+
+/// Longer than anybody waits for a picture. A time without a bound would be past the end of all clocks.
+const LONGEST: Duration = Duration::from_hours(24);
+
+impl OpenAiConfig {
+    pub(super) fn bounded_time(&self) -> Duration {
+        self.time.min(LONGEST)
     }
 }
 
@@ -61,8 +71,8 @@ struct Call<'a> {
 
 #[derive(Deserialize)]
 struct Drawn<'a> {
-    #[serde(borrow)]
-    data: Vec<Item<'a>>,
+    #[serde(borrow, deserialize_with = "first")]
+    data: Option<Item<'a>>,
 }
 
 /// Borrowed: a picture in an answer is not copied before it is read.
@@ -74,10 +84,32 @@ struct Item<'a> {
     url: Option<Cow<'a, str>>,
 }
 
+/// One picture was asked for. However many come, the first is kept, and of the others nothing.
+fn first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Item<'de>>, D::Error> {
+    struct First;
+
+    impl<'de> Visitor<'de> for First {
+        type Value = Option<Item<'de>>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a list of pictures")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let first = list.next_element()?;
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+
+    deserializer.deserialize_seq(First)
+}
+
 impl OpenAi {
     pub fn open(config: OpenAiConfig) -> Result<Self, ConfigError> {
         let line = Line::open(&config.url, config.key.as_deref())?;
-        let OpenAiConfig { model, time, most_bytes, .. } = config;
+        let time = config.bounded_time();
+        let OpenAiConfig { model, most_bytes, .. } = config;
         Ok(Self { line, model, time, most_bytes })
     }
 
@@ -109,7 +141,7 @@ impl OpenAi {
             return Err(refused(answered.status, &answered.headers, &answered.body));
         }
         let drawn: Drawn<'_> = serde_json::from_slice(&answered.body).map_err(|_| Trouble::Broken.report())?;
-        let item = drawn.data.into_iter().next().ok_or_else(|| Trouble::Broken.report())?;
+        let item = drawn.data.ok_or_else(|| Trouble::Broken.report())?;
         // Some fill both, one of them with nothing.
         match (item.b64_json.filter(|text| !text.is_empty()), item.url) {
             (Some(text), _) => self.decoded(&text).map_err(Trouble::report),

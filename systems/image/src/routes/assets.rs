@@ -104,6 +104,7 @@ async fn list(State(app): State<App>, caller: Caller, Asked(which): Asked<Which>
         owner: Some(caller.actor.id.clone()),
         after: cursor(which.cursor.as_deref())?,
         limit: limit(which.limit)?,
+        ..ListQuery::default()
     };
     let page = app.engine().list(&caller.actor, &query).await?;
     let assets = page.records.iter().map(|asset| AssetShape::of(asset)).collect();

@@ -92,6 +92,29 @@ fn a_safety_filter_is_policy() {
     });
 }
 
+/// A time beyond all clocks is a day.
+#[test]
+fn a_time_without_a_bound() {
+    wait(async {
+        let service = Pictures::start();
+        assert!(with(&service, "a-model", Duration::MAX).draw(&order()).await.is_ok());
+    });
+}
+
+/// Of a refusal no more is read than any needs: one that goes on is taken by its status alone.
+#[test]
+fn a_refusal_without_an_end_is_its_status() {
+    wait(async {
+        let with = |bytes: usize| {
+            Answer::refusal(400).error(json!({ "code": "content_filter", "padding": "x".repeat(bytes) }))
+        };
+        reports("long", with(60 << 10), ("policy", None)).await;
+        reports("too long", with(64 << 10), ("400", None)).await;
+        reports("far too long", with(3 << 20), ("400", None)).await;
+        reports("and busy", Answer::refusal(503).error(json!({ "padding": "x".repeat(1 << 20) })), ("503", None)).await;
+    });
+}
+
 /// IMG-4: what cannot be understood may be understood the next time.
 #[test]
 fn garbage_may_pass() {

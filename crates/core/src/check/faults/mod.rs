@@ -21,5 +21,7 @@ pub(super) use fits::misfit;
 pub(super) use flow::Flow;
 pub(super) use judge::{Finding, Judge};
 pub(super) use row::{Outcome, Sent, causes, examine, standing};
-pub(super) use taking::{Outlook, decides_before, in_state, is_required, judge_of, outlook, passed_over, start, taken};
+pub(super) use taking::{
+    Outlook, decides_before, in_state, is_required, judge_of, outlook, passed_over, stands_before, start, taken,
+};
 pub(super) use walk::{each, each_of_row};

@@ -5,8 +5,8 @@ use super::env::Env;
 use super::flow::{Facts, Flow};
 use super::judge::{Judge, constant};
 use crate::check::survey::Survey;
-use crate::expr::{Expr, Kind, Path, Root, Step};
-use crate::model::{By, Event, EventKind, Input, Lifecycle, Row, StateIx, Timing};
+use crate::expr::{ActorPart, Binary, Expr, Kind, Path, Root, Step};
+use crate::model::{By, Event, EventKind, Input, Lifecycle, Row, StateIx, Timing, Who};
 use crate::value::Value;
 
 /// A judge of this row; `given` where the inputs are known better than by their declaration.
@@ -102,7 +102,9 @@ fn chosen(judge: &mut Judge, event: &Event, at: usize, from: Option<StateIx>, en
     let mut env = env;
     judge.muted += 1;
     for earlier in event.rows[..at].iter().filter(|_| !tired) {
-        if from.is_none_or(|from| earlier.from.contains(from)) && decides_before(event.kind, earlier, row) {
+        if from.is_none_or(|from| earlier.from.contains(from))
+            && decides_before(&judge.lifecycle.who, event.kind, earlier, row)
+        {
             let Some(left) = passed_over(judge, earlier, env) else {
                 judge.muted -= 1;
                 return None;
@@ -165,7 +167,17 @@ pub(crate) fn outlook(survey: &Survey, flow: &Flow, event: &Event, at: usize, fr
 }
 
 /// Whether `later` is reached only where the guard of `earlier` is false, both fitting the state.
-pub(crate) fn decides_before(kind: EventKind, earlier: &Row, later: &Row) -> bool {
+pub(crate) fn decides_before(who: &[Who], kind: EventKind, earlier: &Row, later: &Row) -> bool {
+    let admitted = if earlier.by.is_empty() {
+        later.by.iter().all(|by| is_open_to(who, by))
+    } else {
+        covers(&earlier.by, &later.by)
+    };
+    admitted && stands_before(kind, earlier, later)
+}
+
+/// Whether whoever is admitted by both finds `earlier` first, and takes it where its guard holds.
+pub(crate) fn stands_before(kind: EventKind, earlier: &Row, later: &Row) -> bool {
     let same_moment = match (kind, &earlier.timing, &later.timing) {
         (EventKind::Time, Some(Timing::At(a)), Some(Timing::At(b))) => a == b,
         (EventKind::Time, Some(Timing::After(a)), Some(Timing::After(b))) => match (&a.expr.kind, &b.expr.kind) {
@@ -175,10 +187,41 @@ pub(crate) fn decides_before(kind: EventKind, earlier: &Row, later: &Row) -> boo
         (EventKind::Time, _, _) => false,
         _ => true,
     };
-    // No `by` is any key that may write, which the owner's need not be; so it covers only its like.
-    let admitted = if earlier.by.is_empty() { later.by.is_empty() } else { covers(&earlier.by, &later.by) };
-    same_moment && admitted && earlier.require.is_empty() && same_inputs(earlier, later, kind == EventKind::Create)
+    same_moment && earlier.require.is_empty() && same_inputs(earlier, later, kind == EventKind::Create)
 }
+
+/// Whether all whom it admits are admitted by a row without `by`, too. Such a row is for every key that may write, but for one that is
+/// only a worker's and holds no lease: of somebody whom `[who]` knows by more than a role, it may be the key.
+fn is_open_to(who: &[Who], by: &By) -> bool {
+    match by {
+        By::Owner | By::Operator | By::Worker | By::Record => true,
+        By::Who(number) => who.get(usize::from(*number)).is_some_and(|who| needs_role(&who.formula.expr)),
+    }
+}
+
+/// Whether it is true only for who has a role that is more than a worker's, or its like in a signed log.
+fn needs_role(expr: &Expr) -> bool {
+    match &expr.kind {
+        Kind::And(left, right) => needs_role(left) || needs_role(right),
+        Kind::Or(left, right) => needs_role(left) && needs_role(right),
+        // Whoever has a capability may do more than work.
+        Kind::Binary(Binary::In, role, list) => match (&role.kind, actor_part(list)) {
+            (Kind::Const(Value::Text(role)), Some(ActorPart::Roles)) => !MODEST.contains(&&**role),
+            (_, part) => part == Some(ActorPart::Capabilities),
+        },
+        _ => actor_part(expr) == Some(ActorPart::User),
+    }
+}
+
+fn actor_part(expr: &Expr) -> Option<ActorPart> {
+    match &expr.kind {
+        Kind::Read(Path { root: Root::Actor(part), .. }) => Some(*part),
+        _ => None,
+    }
+}
+
+/// Roles with which alone nothing is made or moved.
+const MODEST: [&str; 3] = ["viewer", "metrics", "worker"];
 
 /// Everyone whom `later` admits is admitted by `earlier` too.
 fn covers(earlier: &[By], later: &[By]) -> bool {

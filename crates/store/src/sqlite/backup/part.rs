@@ -1,11 +1,11 @@
 //! A file that has its name only when it is whole.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::BackupError;
-use crate::sqlite::open::beside;
+use crate::sqlite::open::{beside, made_private};
 
 /// Written under another name, locked, so that what a backup that was killed has left can be told from one under way.
 #[derive(Debug)]
@@ -23,8 +23,7 @@ impl Part {
         }
         let path = beside(to, ".part");
         let failed = |error| BackupError::File(path.clone(), error);
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = opened.map_err(failed)?;
+        let file = made_private().read(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(BackupError::UnderWay(path)),

@@ -1,0 +1,82 @@
+# Part of extract.sh: a folder of its own, the programs in their bounds, and an end that leaves nothing behind.
+# shellcheck shell=sh disable=SC2154,SC3045 # `seconds`, `total` and `megabytes` are those of extract.sh; `ulimit -v` is not of POSIX, but of dash, bash and busybox.
+
+fail() { # CODE MESSAGE [EXIT]
+    ended=yes
+    printf '%s: %s\n' "$1" "$2" >&2
+    exit "${3:-1}"
+}
+
+no_room() {
+    fail SYSTEM_TRANSIENT "no room for temporary files" 75
+}
+
+# The end of every run: no program, no file is left. Where the shell itself gave up (it cannot fork, say) nothing is wrong with the document.
+folder='' running='' ended=''
+leave() {
+    trap '' TERM INT HUP
+    # shellcheck disable=SC2086 # They are words.
+    [ -z "$running" ] || kill $running 2>/dev/null
+    wait
+    [ -z "$folder" ] || rm -rf "$folder"
+    [ -n "$ended" ] || fail SYSTEM_TRANSIENT "the script could not go on" 75
+}
+trap leave EXIT
+trap 'ended=yes; exit 143' TERM
+trap 'ended=yes; exit 130' INT HUP
+
+# Private. What a run leaves that was ended by SIGKILL goes a day later, when another begins.
+umask 077
+find "${TMPDIR:-/tmp}/" -maxdepth 1 -type d -user "$(id -u)" -name 'onceward-document.*' -mmin +1440 -exec rm -rf {} + 2>/dev/null
+folder=$(mktemp -d "${TMPDIR:-/tmp}/onceward-document.XXXXXX" 2>/dev/null) || no_room
+mkfifo "$folder/out" "$folder/err" 2>/dev/null || no_room
+
+# In kilobytes; where it cannot be set, it stays as it is.
+memory=$((megabytes * 1024))
+(ulimit -v "$memory") 2>/dev/null || memory=$(ulimit -v)
+export OMP_THREAD_LIMIT=1
+
+now() { # in seconds, by a clock that nobody sets, where there is one
+    if [ -r /proc/uptime ]; then read -r now _ </proc/uptime; else now=$(date +%s).; fi
+    now=${now%.*}
+}
+now
+deadline=$((now + total))
+
+# Runs one of the programs. What it writes goes to FILE, what it says to `said`, both through a pipe to `head`: the programs do not look
+# whether there was room for what they wrote, `head` does. All run in the background, so that a signal is heeded at once.
+run() { # BYTES FILE PROGRAM ARGUMENT...
+    bytes=$1 file=$2 program=$3
+    shift 2
+    now
+    began=$now allowed=$((deadline - now))
+    [ "$allowed" -gt 0 ] || fail PROCESSING_TIMEOUT "it takes longer than $total seconds"
+    [ "$allowed" -le "$seconds" ] || allowed=$seconds
+    head -c $((bytes + 1)) 2>/dev/null <"$folder/out" >"$file" &
+    out=$!
+    { head -c 65536 >"$folder/said" && cat; } 2>/dev/null <"$folder/err" >/dev/null &
+    err=$!
+    (ulimit -v "$memory" && exec timeout --foreground --kill-after=5 "$allowed" "$@") >"$folder/out" 2>"$folder/err" &
+    running="$! $out $err"
+    wait "$!" 2>/dev/null
+    status=$?
+    running="$out $err"
+    now
+    # The program was killed, by `timeout` if its time is over.
+    [ "$status" -ne 137 ] || [ $((now - began)) -lt "$allowed" ] || status=124
+    [ "$status" -ne 124 ] || [ "$now" -lt "$deadline" ] || fail PROCESSING_TIMEOUT "it takes longer than $total seconds"
+    [ "$status" -ne 124 ] || fail TIMEOUT "$program took longer than $allowed seconds" 75
+    wait "$out" || no_room
+    wait "$err" || no_room
+    running=
+    [ "$(wc -c <"$file")" -le "$bytes" ] || fail LIMIT_EXCEEDED "more comes out of it than $bytes bytes"
+    ! said 'out of memory|malloc fail|bad_alloc' || fail LIMIT_EXCEEDED "$program needs more memory than it may use"
+    case $status in
+    125 | 126 | 127 | 129 | 130 | 137 | 143) fail SYSTEM_TRANSIENT "$program was ended, or could not begin" 75 ;;
+    esac
+    return "$status"
+}
+
+said() { # PATTERN
+    LC_ALL=C grep -aqiE "$1" "$folder/said"
+}
