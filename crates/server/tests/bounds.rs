@@ -218,7 +218,7 @@ fn more_than_a_keys_share() {
             let bearer = key.map(|key| format!("Bearer {key}"));
             let headers: Vec<_> = bearer.iter().map(|bearer| ("authorization", &**bearer)).collect();
             let mut stream = http::connect(house.address());
-            let (method, body) = if path == "/v1/leases" { ("POST", Some(&*wanted)) } else { ("GET", None) };
+            let (method, body) = if path == "/v1/leases" { ("POST", Some(wanted.as_bytes())) } else { ("GET", None) };
             http::write(&mut stream, method, path, &headers, body);
             stream
         };

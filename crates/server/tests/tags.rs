@@ -23,13 +23,13 @@ fn with(test: impl AsyncFn(&House)) {
 }
 
 fn made(house: &House) -> String {
-    let made = http::call(house.address(), "POST", CREATE, &[], Some("{}"));
+    let made = http::call(house.address(), "POST", CREATE, &[], Some(b"{}"));
     assert_eq!(made.header("etag"), Some("\"1\""));
     made.ok()["id"].as_str().expect("an id").to_owned()
 }
 
 fn dropped(house: &House, id: &str, headers: &[(&str, &str)]) -> Reply {
-    http::call(house.address(), "POST", &format!("/v1/records/{id}/events/drop"), headers, Some("{}"))
+    http::call(house.address(), "POST", &format!("/v1/records/{id}/events/drop"), headers, Some(b"{}"))
 }
 
 #[test]
