@@ -88,6 +88,8 @@ struct Pending {
     /// Keys that were released, or claimed again, without having been loaded: that they were held follows from the record
     /// that held them, which is compared.
     uniques: HashSet<UniqueKey>,
+    /// Records that the batch has made. One that was not looked for is not compared: the store takes no second one under its id.
+    made: HashSet<RecordId>,
 }
 
 /// An ordered queue as the batch knows it.
@@ -135,6 +137,9 @@ impl Base {
             }
         }
         for change in &changes.records {
+            if change.before.is_none() {
+                self.pending.made.insert(change.after.id);
+            }
             for link in link_changes(change.before.as_deref(), &change.after) {
                 self.pending.links.entry(link.key).or_default().push((change.after.id, link.added));
             }
@@ -214,6 +219,7 @@ impl Base {
     pub(crate) fn is_compared(&self, key: &Key) -> bool {
         match key {
             Key::Unique(key) => !self.pending.uniques.contains(key),
+            Key::Record(id) => self.said.records.contains_key(id) || !self.pending.made.contains(id),
             Key::Execution(..) => false,
             _ => true,
         }
