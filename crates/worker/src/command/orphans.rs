@@ -18,18 +18,15 @@ pub(super) fn adopt() {
 
 /// Of this process, those of all its threads. Where the kernel does not tell, there are none to be seen.
 pub(super) fn children() -> Vec<Pid> {
-    children_of("self")
-}
-
-fn children_of(process: &str) -> Vec<Pid> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let lists = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
     let parse = |list: String| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>();
     lists.flat_map(parse).filter_map(Pid::from_raw).collect()
 }
 
-/// The supervisor is dead before its time, and could not sweep: whatever of this execution runs below us is ended. It is known by its
-/// environment, since this process may have other children.
+/// The supervisor is dead before its time, and could not sweep: whatever of this execution still runs is ended. It is known by its
+/// environment, since this process may have other children. All of the machine's processes are looked at: what is told of a process's children may
+/// lack some while they come and go.
 pub(super) async fn sweep(execution: &str) {
     let mark = format!("ONCEWARD_EXECUTION={execution}");
     let until = Instant::now() + SWEEPING;
@@ -50,16 +47,11 @@ pub(super) async fn sweep(execution: &str) {
 }
 
 fn marked(mark: &[u8]) -> Vec<Pid> {
-    let (mut open, mut found) = (children(), Vec::new());
-    // Processes come and go while this looks: bounded, should they come faster.
-    for _ in 0..100_000 {
-        let Some(pid) = open.pop() else { break };
-        let name = pid.as_raw_nonzero().to_string();
-        open.extend(children_of(&name));
-        let environment = std::fs::read(format!("/proc/{name}/environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
-            found.push(pid);
-        }
-    }
-    found
+    let Ok(all) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
+    let is_marked = |pid: &Pid| {
+        let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+    };
+    pids.filter(is_marked).collect()
 }
