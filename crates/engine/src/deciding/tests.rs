@@ -139,7 +139,7 @@ fn an_id_of_our_own_is_not_looked_for() {
         let store = MemoryStore::new(Clock::manual(Time::from_secs(0)));
         let files = Files { files: systems::sources("execution") };
         let catalog = store.put_definitions(&files).await.expect("a sound system");
-        for (id, looks) in [(None, 0), (Some(RecordId(uuid::Uuid::from_u128(7))), 1)] {
+        for (id, looks) in [(None, 0), (Some(RecordId(uuid::Uuid::from_u128(7 << 76 | 2 << 62))), 1)] {
             let fields = Map::new();
             let create = Create { lifecycle: "execution.job".into(), id, owner: None, fields, payload: None };
             let call = Call::Create(create);

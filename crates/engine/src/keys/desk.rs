@@ -220,11 +220,12 @@ impl<'a, S: Store> Keys<'a, S> {
             drop(turn);
             match saved? {
                 KeySave::Saved(place) => {
+                    // It is saved, whatever becomes of the look: then others look. Before anybody reads of it in the log: whoever follows that
+                    // without a right to it any more is not told of what ended it.
+                    let _ = self.look().await;
                     if let Some(signals) = self.signals {
                         signals.saved(&[], place, now);
                     }
-                    // It is saved, whatever becomes of the look: then others look.
-                    let _ = self.look().await;
                     return Ok(Some(edit));
                 }
                 KeySave::Conflict => {}

@@ -1,7 +1,9 @@
 //! What happens to the machine, and not to the document: signals, programs that hang, are missing or killed, what others have left behind.
 
 use std::fs::File;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command};
+use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use onceward_testkit::Folder;
@@ -58,18 +60,21 @@ fn without_its_programs_it_says_so() {
     }
 }
 
-/// A run that is at this program now, which will not end; and the program's process.
-fn caught_in(program: &str) -> (Run, Child, String) {
+/// A run that is at this program now, which will not end; and word of when the program's process is gone.
+fn caught_in(program: &str) -> (Run, Child, mpsc::Receiver<()>) {
     let run = Run::new();
     let pipe = run.place("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
-    let run = run.instead(program, &format!("echo $$ >'{}'\nexec sleep 600", pipe.display()));
+    let run = run.instead(program, &format!("exec 3>'{}'\necho up >&3\nexec sleep 600", pipe.display()));
     let run = run.with("DOCUMENT_SECONDS", "600");
     let mut child = run.start(&sample("letter.pdf"));
-    // It has begun once somebody writes to the pipe.
-    let process = std::fs::read_to_string(&pipe).expect("a pipe").trim().to_owned();
+    // It has begun once it writes to the pipe, which ends with whoever holds it.
+    let mut held = BufReader::new(File::open(&pipe).expect("a pipe"));
+    assert!(held.read_line(&mut String::new()).expect("a word") > 0);
+    let (tell, gone) = mpsc::channel();
+    std::thread::spawn(move || held.read_to_string(&mut String::new()).map(|_| tell.send(())));
     assert!(child.try_wait().expect("a child").is_none());
-    (run, child, process)
+    (run, child, gone)
 }
 
 /// Told to end while a program works for it, it takes its files with it.
@@ -89,14 +94,13 @@ fn told_to_end_it_leaves_nothing() {
 fn told_alone_it_ends_at_once_with_all_it_has_started() {
     // `head` takes the document in.
     for program in ["head", "pdfinfo", "pdftotext"] {
-        let (run, child, process) = caught_in(program);
+        let (run, child, gone) = caught_in(program);
         let since = Instant::now();
         assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
         let ended = run.end(child);
         assert!(since.elapsed() < Duration::from_mins(1), "{:?}", since.elapsed());
         assert_eq!((ended.exit, &*ended.said), (Some(143), ""), "{program}: {ended:?}");
-        let is_there = Command::new("kill").args(["-0", &process]).stderr(Stdio::null()).status().expect("kill");
-        assert!(!is_there.success(), "{program} goes on");
+        assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "{program} goes on");
     }
 }
 
