@@ -90,8 +90,8 @@ fn a_lifecycle_or_a_state_that_is_not_there_is_told() {
     for (path, status, words) in [
         ("/v1/records?lifecycle=no.such", 404, "no_such_lifecycle"),
         ("/v1/stream?lifecycle=no.such", 404, "no_such_lifecycle"),
-        ("/v1/records?lifecycle=execution.job&state=x", 422, "bad_input"),
-        ("/v1/records?state=x", 422, "bad_input"),
+        ("/v1/records?lifecycle=execution.job&state=x", 404, "no_such_state"),
+        ("/v1/records?state=x", 404, "no_such_state"),
         ("/v1/records?state=FAILED", 200, "\"records\":[]"),
         ("/v1/records?lifecyle=x", 422, "behind the `?`: lifecyle: unknown field"),
     ] {

@@ -39,10 +39,11 @@ fn judged(app: &App, catalog: &Catalog, lifecycle: Option<&str>, state: Option<&
         }
     }
     let Some(name) = lifecycle else {
-        return Err(Problem::bad_input(format!("no lifecycle has a state `{state}`")));
+        return Err(Problem::new(404, "no_such_state", format!("no lifecycle has a state `{state}`")));
     };
     let states: Vec<&str> = states.into_iter().map(|state| &**state).collect();
-    Err(Problem::bad_input(format!("{name} has no state `{state}`; it has {}", states.join(", "))))
+    let detail = format!("{name} has no state `{state}`; it has {}", states.join(", "));
+    Err(Problem::new(404, "no_such_state", detail))
 }
 
 /// There is none of this name.

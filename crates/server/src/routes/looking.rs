@@ -57,7 +57,7 @@ pub(crate) struct Records<'a> {
 
 /// List records
 ///
-/// Those that the caller may see, oldest first. 404 where there is no such lifecycle, 422 where it has no such state.
+/// Those that the caller may see, oldest first. 404 where there is no such lifecycle, or no such state of it.
 #[utoipa::path(
     get, path = "/v1/records", tag = "records", params(Listing),
     responses((status = 200, description = "A page of them", body = Records))
