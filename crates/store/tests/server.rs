@@ -4,7 +4,7 @@ mod stage;
 
 use std::sync::Arc;
 
-use onceward_core::decide::{Call, Key};
+use onceward_core::decide::{Account, Call, Key};
 use onceward_core::diagnostic::File;
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
@@ -183,6 +183,44 @@ fn two_processes_claim_one_key() {
         }
         let log = one.log(0, 1_000).await.unwrap();
         assert_eq!(log.iter().map(|entry| entry.seq).collect::<Vec<_>>(), (1..=22).collect::<Vec<_>>());
+    });
+}
+
+/// What is loaded together is of one moment, also where others commit between its statements: a refusal rests on it, and no save
+/// compares that.
+#[test]
+fn what_is_loaded_together_is_of_one_moment() {
+    wait(async {
+        let url = Server::shared().database();
+        let (one, two) = (open(&url).await.unwrap(), open(&url).await.unwrap());
+        one.put_definitions(&suite()).await.unwrap();
+        let ann = user("ann");
+        let mut driver = Driver::new(&one).await;
+        let id = driver.create(&ann, "suite.box", json!({}), start()).await;
+        driver.ok(&ann, fire(id, "earn", json!({ "amount": 10 })), start()).await;
+        let purse = Account::Named { asset: "coin".into(), name: "purse:ann".into() };
+        let keys = [Key::Record(id), Key::Account(purse.clone())];
+        two.load(&mut Base::default(), &keys).await.expect("its statements are prepared by now");
+        // Somebody spends, and has not committed yet.
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let spend = "BEGIN; LOCK TABLE onceward.accounts IN ACCESS EXCLUSIVE MODE; \
+                     UPDATE onceward.records SET version = version + 1; \
+                     UPDATE onceward.accounts SET balance = balance - 10 WHERE name = 'purse:ann'";
+        client.batch_execute(spend).await.unwrap();
+        let loading = tokio::spawn(async move {
+            let mut base = Base::default();
+            two.load(&mut base, &keys).await.map(|()| base)
+        });
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'onceward.accounts'::regclass";
+        let waited = std::time::Instant::now();
+        while client.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            assert!(!loading.is_finished() && waited.elapsed().as_secs() < 20, "it never came to the lock");
+        }
+        client.batch_execute("COMMIT").await.unwrap();
+        let base = loading.await.expect("no panic").unwrap();
+        let version = base.snapshot().record(id).expect("it is there").version;
+        assert_eq!((version, base.snapshot().accounts[&purse]), (2, 10), "both from before");
     });
 }
 

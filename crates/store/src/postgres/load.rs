@@ -168,6 +168,11 @@ impl Asking {
         Ok(())
     }
 
+    /// Whether more than one statement is needed, each of which would see what others have done meanwhile.
+    pub(super) fn is_mixed(&self) -> bool {
+        self.places.iter().flatten().count() > 1
+    }
+
     fn answer<'r>(&self, answers: &'r [Vec<Row>], kind: usize) -> &'r [Row] {
         self.places[kind].and_then(|at| answers.get(at)).map_or(&[], Vec::as_slice)
     }

@@ -64,7 +64,7 @@ use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
 use crate::store::Store;
 use crate::workers::{Holding, WorkerSeen};
-use connect::Pool;
+use connect::{InTransaction, Pool};
 use load::{Asking, Wish};
 use marks::Marks;
 use memory::Memory;
@@ -197,6 +197,25 @@ impl Inner {
             done => done,
         }
     }
+
+    /// The same, all of them at one moment.
+    async fn read_at_once(&self, pipeline: &Pipeline<'_>) -> Result<Vec<Vec<Row>>, StoreError> {
+        for is_last in [false, true] {
+            let transaction = InTransaction::new(self.pool.get().await?);
+            match pipeline.read_at_once(transaction.client()?).await {
+                Ok(answers) => {
+                    transaction.ended();
+                    return Ok(answers);
+                }
+                Err(StoreError::Unavailable(_)) if !is_last && transaction.client()?.is_closed() => {}
+                Err(error) => {
+                    transaction.roll_back().await;
+                    return Err(error);
+                }
+            }
+        }
+        Err(StoreError::Busy)
+    }
 }
 
 impl Store for PostgresStore {
@@ -210,7 +229,12 @@ impl Store for PostgresStore {
                 break;
             }
             let newest = pipeline.add(definitions::NEWEST, Vec::new());
-            let answers = self.inner.run(&pipeline).await?;
+            // A refusal rests on what is read here, and no save compares it: half of another's move must not be in it.
+            let answers = if asking.is_mixed() {
+                self.inner.read_at_once(&pipeline).await?
+            } else {
+                self.inner.run(&pipeline).await?
+            };
             let newest = answers[newest].first().map_or(Ok(0), |row| rows::number(row, 0))?;
             // Names that were not known may be by now, so everything is asked again.
             let is_new = newest > known.catalog.number();

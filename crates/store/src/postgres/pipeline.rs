@@ -19,6 +19,11 @@ pub(super) struct Pipeline<'a> {
     calls: Vec<Call<'a>>,
 }
 
+/// What goes before and after statements that read, so that all of them see the database as it was at one moment. It goes with them: no
+/// round trip more.
+const MOMENT: [Call<'static>; 2] =
+    [Call::Plain("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), Call::Plain("COMMIT")];
+
 enum Call<'a> {
     /// Without parameters or answer.
     Plain(&'static str),
@@ -45,64 +50,80 @@ impl<'a> Pipeline<'a> {
         Ok(self.attempt(client).await?)
     }
 
+    /// The same for statements that read, at one moment. Where it fails, the transaction may still be open.
+    pub(super) async fn read_at_once(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, StoreError> {
+        let [begin, end] = &MOMENT;
+        let mut calls: Vec<&Call<'_>> = vec![begin];
+        calls.extend(&self.calls);
+        calls.push(end);
+        let mut answers = attempt(&calls, client).await?;
+        answers.pop();
+        answers.remove(0);
+        Ok(answers)
+    }
+
     /// The same, with the database's own words for what went wrong. Where one fails inside a transaction the database refuses the rest, a commit too: the first
     /// error is the one that matters.
     pub(super) async fn attempt(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
-        // All that is new to this connection is prepared first, so that what follows is sent in order and at once.
-        let mut statements: Vec<Option<Statement>> = Vec::with_capacity(self.calls.len());
-        for call in &self.calls {
-            statements.push(match call {
-                Call::Plain(_) => None,
-                Call::Prepared(sql, _) => Some(client.prepare_cached(sql).await?),
-            });
-        }
-        let mut pending: Vec<(Option<Pending<'_>>, Vec<Row>)> = Vec::with_capacity(self.calls.len());
-        for (call, statement) in self.calls.iter().zip(&statements) {
-            let future: Pending<'_> = match (call, statement) {
-                (Call::Prepared(_, parameters), Some(statement)) => Box::pin(async move {
-                    let parameters: Vec<&(dyn ToSql + Sync)> =
-                        parameters.iter().map(|one| &**one as &(dyn ToSql + Sync)).collect();
-                    client.query(statement, &parameters).await
-                }),
-                (Call::Plain(sql) | Call::Prepared(sql, _), _) => {
-                    Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
-                }
-            };
-            pending.push((Some(future), Vec::new()));
-        }
-        let mut failed = None;
-        // A statement is sent when it is first asked for its answer: in order. One that fails before it is sent, the server knows
-        // nothing of; so nothing that comes after it may be sent either, a commit least of all.
-        let (mut all_sent, mut sent) = (false, pending.len());
-        poll_fn(|context| {
-            let mut open = false;
-            for (number, (future, rows)) in pending.iter_mut().take(sent).enumerate() {
-                let Some(waiting) = future else { continue };
-                match waiting.as_mut().poll(context) {
-                    Poll::Pending => open = true,
-                    Poll::Ready(answer) => {
-                        *future = None;
-                        match answer {
-                            Ok(answer) => *rows = answer,
-                            Err(error) => {
-                                failed.get_or_insert(error);
-                            }
+        attempt(&self.calls.iter().collect::<Vec<_>>(), client).await
+    }
+}
+
+async fn attempt(calls: &[&Call<'_>], client: &ClientWrapper) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+    // All that is new to this connection is prepared first, so that what follows is sent in order and at once.
+    let mut statements: Vec<Option<Statement>> = Vec::with_capacity(calls.len());
+    for call in calls {
+        statements.push(match call {
+            Call::Plain(_) => None,
+            Call::Prepared(sql, _) => Some(client.prepare_cached(sql).await?),
+        });
+    }
+    let mut pending: Vec<(Option<Pending<'_>>, Vec<Row>)> = Vec::with_capacity(calls.len());
+    for (call, statement) in calls.iter().zip(&statements) {
+        let future: Pending<'_> = match (call, statement) {
+            (Call::Prepared(_, parameters), Some(statement)) => Box::pin(async move {
+                let parameters: Vec<&(dyn ToSql + Sync)> =
+                    parameters.iter().map(|one| &**one as &(dyn ToSql + Sync)).collect();
+                client.query(statement, &parameters).await
+            }),
+            (Call::Plain(sql) | Call::Prepared(sql, _), _) => {
+                Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
+            }
+        };
+        pending.push((Some(future), Vec::new()));
+    }
+    let mut failed = None;
+    // A statement is sent when it is first asked for its answer: in order. One that fails before it is sent, the server knows
+    // nothing of; so nothing that comes after it may be sent either, a commit least of all.
+    let (mut all_sent, mut sent) = (false, pending.len());
+    poll_fn(|context| {
+        let mut open = false;
+        for (number, (future, rows)) in pending.iter_mut().take(sent).enumerate() {
+            let Some(waiting) = future else { continue };
+            match waiting.as_mut().poll(context) {
+                Poll::Pending => open = true,
+                Poll::Ready(answer) => {
+                    *future = None;
+                    match answer {
+                        Ok(answer) => *rows = answer,
+                        Err(error) => {
+                            failed.get_or_insert(error);
                         }
                     }
                 }
-                if !all_sent && failed.is_some() {
-                    sent = number + 1;
-                    break;
-                }
             }
-            all_sent = true;
-            if open { Poll::Pending } else { Poll::Ready(()) }
-        })
-        .await;
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(pending.into_iter().map(|(_, rows)| rows).collect()),
+            if !all_sent && failed.is_some() {
+                sent = number + 1;
+                break;
+            }
         }
+        all_sent = true;
+        if open { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(pending.into_iter().map(|(_, rows)| rows).collect()),
     }
 }
 
