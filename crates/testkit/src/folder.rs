@@ -1,6 +1,6 @@
 //! A place on the disk for one test.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A folder of the test's own, gone when it is done.
@@ -20,6 +20,10 @@ impl Folder {
     /// A database in it.
     pub fn file(&self) -> PathBuf {
         self.join("test.db")
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 
     /// Something else in it.

@@ -10,6 +10,7 @@ mod folder;
 mod follow;
 pub mod fuzz;
 pub mod http;
+pub mod kept;
 pub mod matrix;
 pub mod pictures;
 pub mod postgres;

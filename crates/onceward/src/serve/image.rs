@@ -105,10 +105,10 @@ impl Image {
         Moderation::open(config).map(Some).context("--image-moderation-url")
     }
 
-    /// One service's key is nothing for another to see.
+    /// One service's key is nothing for another to see: without a service that draws, the key is nobody's here.
     fn is_the_same_service(&self, url: &str) -> bool {
         let other = set(self.image_url.as_ref(), String::is_empty);
-        other.is_none_or(|other| origin(other).eq_ignore_ascii_case(origin(url)))
+        other.is_some_and(|other| origin(other).eq_ignore_ascii_case(origin(url)))
     }
 
     fn provider(&self) -> Result<Option<Provider>> {

@@ -5,13 +5,6 @@ use serde_json::json;
 
 use crate::house::House;
 
-/// The hour that the server's clock is in, by what it notes on a record that is made now.
-fn hour(house: &House) -> String {
-    house.grant("nobody", 1);
-    let grants = house.get(house.ops(), "/image/credits/entries?user=nobody&limit=1");
-    grants["entries"][0]["at"].as_str().expect("a time")[..13].to_owned()
-}
-
 /// What is left of the quota of each role is N, 1 and 0: N orders are taken, the one after them is refused and costs nothing. Each is blocked
 /// as soon as it is placed, so that only the hour counts, and paid for all the same.
 #[test]
@@ -25,7 +18,7 @@ fn the_quota_is_exact() {
                 let name = format!("{role}-{turn}");
                 let key = house.key(&name, &[role]);
                 house.grant(&name, 5 * quota + 10);
-                let began = hour(&house);
+                let began = house.hour();
                 let mut taken = 0;
                 let refused = loop {
                     let made = house.order(&key, &format!("picture {taken}"));
@@ -47,7 +40,7 @@ fn the_quota_is_exact() {
                 let wait: u32 =
                     refused.header("retry-after").and_then(|wait| wait.parse().ok()).expect("when to come back");
                 assert!((1..=3_600).contains(&wait), "by the end of the hour: {wait}");
-                let same = hour(&house) == began;
+                let same = house.hour() == began;
                 if same {
                     assert_eq!(
                         (taken, house.balance(&key)),

@@ -1,9 +1,10 @@
 //! A server with users, a moderator and an operator, and a database that outlives it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use onceward_testkit::Folder;
+use onceward_testkit::{Folder, kept};
 use onceward_testkit::http::Reply;
 use onceward_testkit::served::{self, Db, Served};
 use serde_json::{Value as Json, json};
@@ -15,6 +16,7 @@ pub(crate) struct House {
     url: String,
     folder: Folder,
     more: Vec<String>,
+    variables: Vec<(&'static str, &'static str)>,
     /// The operator's key, once there are keys.
     ops: String,
 }
@@ -22,9 +24,15 @@ pub(crate) struct House {
 impl House {
     /// A server that nobody has a key for: whoever comes is `local`, and may do everything.
     pub(crate) fn open(db: Db, more: &[&str]) -> Self {
+        Self::open_with(db, more, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub(crate) fn open_with(db: Db, more: &[&str], variables: &[(&'static str, &'static str)]) -> Self {
         let folder = Folder::new();
         let more = more.iter().map(|&word| word.to_owned()).collect();
-        let mut house = Self { served: None, url: db.url(&folder), folder, more, ops: String::new() };
+        let (url, variables) = (db.url(&folder), variables.to_vec());
+        let mut house = Self { served: None, url, folder, more, variables, ops: String::new() };
         house.begin();
         house
     }
@@ -39,12 +47,24 @@ impl House {
     pub(crate) fn begin(&mut self) {
         let mut command = served::command(BINARY, &self.url);
         command.args(&self.more).arg("--objects").arg(self.folder.join("bucket"));
+        command.envs(self.variables.iter().copied());
         self.served = Some(Served::start(&mut command));
     }
 
     /// SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.served = None;
+    }
+
+    /// SIGTERM; all that it wrote.
+    pub(crate) fn stop(&mut self) -> String {
+        self.served.take().expect("it runs").stop()
+    }
+
+    /// Whether a text stands anywhere in the database or beside it.
+    pub(crate) fn keeps(&self, text: &str) -> bool {
+        let in_tables = self.url.starts_with("postgres") && !kept::tables_with(&self.url, text).is_empty();
+        in_tables || kept::in_files(self.folder.path(), text)
     }
 
     pub(crate) fn served(&self) -> &Served {
@@ -88,6 +108,21 @@ impl House {
 
     pub(crate) fn balance(&self, key: &str) -> i64 {
         self.get(key, "/image/credits")["balance"].as_i64().expect("a number")
+    }
+
+    /// All named accounts and what they hold, for an operator to see.
+    pub(crate) fn accounts(&self) -> BTreeMap<String, i64> {
+        let listed = self.get(&self.ops, "/v1/accounts?limit=1000");
+        let each = listed["accounts"].as_array().expect("accounts").iter();
+        each.map(|account| (account["name"].as_str().expect("a name").to_owned(), account["balance"].as_i64().unwrap()))
+            .collect()
+    }
+
+    /// The hour that the server's clock is in, by what it notes on a record that is made now.
+    pub(crate) fn hour(&self) -> String {
+        self.grant("nobody", 1);
+        let grants = self.get(&self.ops, "/image/credits/entries?user=nobody&limit=1");
+        grants["entries"][0]["at"].as_str().expect("a time")[..13].to_owned()
     }
 
     /// An order of a small picture.

@@ -5,6 +5,7 @@ mod crowds;
 mod damaged;
 mod house;
 mod killed;
+mod moderated;
 mod orders;
 mod pages;
 mod strangers;
