@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use onceward_core::decide::{Call, Create, ErrorReport};
 use onceward_core::diagnostic::Files;
@@ -20,6 +21,7 @@ use crate::leasing::{self, Desk, Leased, Wanted};
 use crate::objects::{Arrived, Arriving, Objects};
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
+use crate::retention::Retention;
 use crate::roll::Roll;
 use crate::shared::Shared;
 use crate::signals::Signals;
@@ -93,6 +95,25 @@ impl<S: Store + 'static> Engine<S> {
         self.tasks.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
     }
 
+    /// Do something now and then, as long as the engine is there: for the first time after `first`, and again `every` so long after it was done.
+    pub fn now_and_then<F>(&self, first: Duration, every: Duration, duty: impl Fn(Self) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        // What it is given does not keep the engine, which ends it.
+        let tasks = Tasks { own: Mutex::default(), workers: Mutex::default() };
+        let engine = Self { shared: Arc::clone(&self.shared), tasks: Arc::new(tasks) };
+        let task = tokio::spawn(async move {
+            let mut pause = first;
+            loop {
+                tokio::time::sleep(pause).await;
+                duty(engine.clone()).await;
+                pause = every;
+            }
+        });
+        self.tasks.own.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+    }
+
     pub fn store(&self) -> &S {
         &self.shared.store
     }
@@ -100,6 +121,11 @@ impl<S: Store + 'static> Engine<S> {
     /// Where large payloads are, if they are not in the database: to bring one piece by piece, before its record is made.
     pub fn objects(&self) -> Option<&Objects> {
         self.shared.config.objects.as_ref()
+    }
+
+    /// How long what has ended is kept.
+    pub fn retention(&self) -> &Retention {
+        &self.shared.config.retention
     }
 
     /// Begin to take in the payload of a record that is made when all of it is there: [`Submission::carrying`].

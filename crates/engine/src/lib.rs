@@ -102,7 +102,8 @@ pub use ledger::{AccountStatement, Line, Onward};
 pub use lifecycles::version_of;
 pub use moving::{Left, MOST_MOVED, MovePlan, Moved, Moving};
 pub use objects::{
-    Arrived, Arriving, Collected, LARGE, ObjectError, ObjectWriter, Objects, PayloadReader, collect, verify_objects,
+    Arrived, Arriving, Collected, LARGE, ObjectError, ObjectWriter, Objects, OldNames, PayloadReader, collect,
+    verify_objects,
 };
 pub use once::Once;
 pub use prune::{PruneOptions, Pruned, prune, prune_watched};

@@ -4,6 +4,9 @@
 use onceward_core::record::Token;
 use onceward_core::value::RecordId;
 
+/// Where pictures lie.
+pub(crate) const FOLDER: &str = "originals";
+
 /// What providers draw, and how such a file ends.
 const KINDS: [(&str, &str); 3] = [("image/png", "png"), ("image/jpeg", "jpg"), ("image/webp", "webp")];
 
@@ -16,6 +19,12 @@ pub(crate) fn name(job: RecordId, token: Token, kind: &str) -> Option<String> {
 /// All that an attempt may have left.
 pub(crate) fn names(job: RecordId, token: Token) -> impl Iterator<Item = String> {
     KINDS.iter().map(move |(_, ending)| format!("originals/{job}-{}.{ending}", token.0))
+}
+
+/// The job whose picture this is, or would be: a name begins with its job's id, whoever gave it.
+pub(crate) fn job(name: &str) -> Option<RecordId> {
+    let name = name.strip_prefix(FOLDER)?.strip_prefix('/')?;
+    name.get(..36)?.parse().ok().map(RecordId)
 }
 
 /// The kind of a picture of this name.
@@ -38,5 +47,9 @@ mod tests {
         assert!(names(job, Token(2)).any(|one| one == name));
         assert_eq!(super::name(job, Token(1), "text/html"), None);
         assert_eq!(kind("originals/x.html"), "application/octet-stream");
+        assert_eq!(super::job(&name), Some(job));
+        for foreign in ["originals/x.png", "other/01936f0e-0000-7000-8000-000000000001.png", "originals"] {
+            assert_eq!(super::job(foreign), None, "{foreign}");
+        }
     }
 }

@@ -1,13 +1,17 @@
-//! The worker that takes removed pictures out of the bucket. It runs wherever there is a bucket, also where nobody draws.
+//! What leaves the bucket: removed pictures, by a worker, and those that nobody has, by a look now and then. Both run wherever there is
+//! a bucket, also where nobody draws.
+
+use std::time::Duration;
 
 use onceward_core::decide::ErrorReport;
 use onceward_core::record::Actor;
-use onceward_engine::{Done, Engine, Job, ObjectError, Objects, Worker, Working};
-use onceward_store::Store;
+use onceward_engine::{Done, Engine, EngineError, Job, ObjectError, Objects, Worker, Working};
+use onceward_store::{Store, StoreError};
 use serde_json::json;
-use tracing::warn;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
 
-use crate::ASSET;
+use crate::{ASSET, JOB, bucket};
 
 /// As the worker is called, by its leases and in lists.
 const NAME: &str = "onceward.image.clearing";
@@ -15,8 +19,27 @@ const NAME: &str = "onceward.image.clearing";
 /// Pictures at the same time. Nobody waits for them.
 const AT_ONCE: usize = 2;
 
-/// Take the pictures of removed assets out of the bucket, which is the engine's own object store.
+/// How long after its start a process looks for what nobody has, and how long after each look again. A look lists all pictures.
+const FIRST: Duration = Duration::from_mins(10);
+const EVERY: Duration = Duration::from_hours(24);
+
+/// A picture that nobody has may lie there for so long, as a payload that nobody has may.
+const AGE: Duration = Duration::from_hours(24);
+
+/// Take the pictures of removed assets out of the bucket, which is the engine's own object store, and those that nobody has.
 pub fn open_clearing<S: Store + 'static>(engine: &Engine<S>, objects: &Objects) -> Worker {
+    let looked = objects.clone();
+    engine.now_and_then(FIRST, EVERY, move |engine| {
+        let objects = looked.clone();
+        async move {
+            match clear_leftovers(engine.store(), &objects, AGE).await {
+                Ok(0) => {}
+                Ok(pictures) => info!(pictures, "took out pictures that nobody has"),
+                // They are found by the next look.
+                Err(error) => warn!(code = error.code(), "looking for pictures that nobody has: {error}"),
+            }
+        }
+    });
     let working =
         Working { name: NAME.into(), actor: Actor::new(NAME, &["worker"]), at_once: AT_ONCE, ..Working::on(ASSET) };
     let objects = objects.clone();
@@ -24,6 +47,34 @@ pub fn open_clearing<S: Store + 'static>(engine: &Engine<S>, objects: &Objects) 
         let objects = objects.clone();
         async move { clear(&objects, &job).await }
     })
+}
+
+/// Take out pictures that were stored so long ago and that nobody has: their job has ended without them, or is gone. Such are left where
+/// a process died between storing and committing and nobody tried again, and where a lost worker stored late. How many there were.
+pub async fn clear_leftovers<S: Store>(store: &S, objects: &Objects, age: Duration) -> Result<u64, EngineError> {
+    let mut old = objects.old_names(bucket::FOLDER, age).await?;
+    let mut taken = 0;
+    while let Some(names) = old.next().await? {
+        let begun = Instant::now();
+        for name in names {
+            if is_nobodys(store, &name).await? {
+                objects.remove_named(&name).await?;
+                taken += 1;
+            }
+        }
+        // As long a rest as it took: callers come first.
+        sleep(begun.elapsed()).await;
+    }
+    Ok(taken)
+}
+
+/// A job that has ended commits no more, so what it has not committed by then it never has. A removed picture's job still names it, for
+/// the worker to take out.
+async fn is_nobodys<S: Store>(store: &S, name: &str) -> Result<bool, StoreError> {
+    // What is not named by a job is none of ours.
+    let Some(job) = bucket::job(name) else { return Ok(false) };
+    let Some(job) = store.record(job).await? else { return Ok(true) };
+    Ok(*job.lifecycle.name == *JOB && job.is_final() && job.text("resultUrl") != Some(name))
 }
 
 async fn clear(objects: &Objects, job: &Job) -> Done {

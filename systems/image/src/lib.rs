@@ -7,7 +7,7 @@
 //! | `guard/` | the prompt guard: words, then a moderation service where there is one |
 //! | `provider/` | who draws: the local artist, or a service that speaks OpenAI's protocol |
 //! | `studio.rs` | the worker inside the process: draws, stores, then commits |
-//! | `clearing.rs` | the worker that takes removed pictures out of the bucket |
+//! | `clearing.rs` | what leaves the bucket: removed pictures, and those that nobody has |
 //! | `bucket.rs` | how a picture is called in the private bucket |
 //! | `routes/` | orders, pictures and credits over HTTP |
 
@@ -19,7 +19,7 @@ pub mod provider;
 mod routes;
 mod studio;
 
-pub use clearing::open_clearing;
+pub use clearing::{clear_leftovers, open_clearing};
 pub use guard::{Guard, Unfit, Words, checks};
 pub use routes::part;
 pub use studio::{Studio, open_studio};

@@ -11,7 +11,7 @@ use onceward_core::value::{RecordId, Value};
 use onceward_engine::{Checks, Config, Engine, Objects, Wanted};
 use onceward_store::{AccountName, Clock, ListQuery, MemoryStore, Store as _};
 use onceward_system_image::provider::Provider;
-use onceward_system_image::{Guard, Studio, checks, open_clearing, open_studio};
+use onceward_system_image::{Guard, Studio, checks, clear_leftovers, open_clearing, open_studio};
 use onceward_testkit::{Folder, operator, systems, user, worker};
 use serde_json::{Map, json};
 
@@ -198,6 +198,68 @@ fn a_removed_picture_leaves_the_bucket() {
         house.engine.wake();
         house.until(asset.id, "removed").await;
         assert!(house.picture(&asset).await.is_none());
+        house.engine.close().await;
+    });
+}
+
+/// What a job has left that ended without it, and what a lost worker stored late, goes after a day; whatever somebody has, or may still get, stays.
+#[test]
+fn what_nobody_has_leaves_the_bucket() {
+    const DAY: Duration = Duration::from_hours(24);
+    wait(async {
+        let folder = Folder::new();
+        let house = House::open(Objects::folder(folder.file())).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let leave = |name: String| {
+            let objects = &house.objects;
+            async move {
+                objects.put_named(&name, Arc::from(*b"a picture")).await.expect("a bucket");
+                name
+            }
+        };
+        let lease = || async { house.engine.lease(&bob, &Wanted::one("image.job", "w")).await.expect("a job").remove(0) };
+        // Stored by a worker that died; taken back before anybody tried again.
+        let withdrawn = house.order("a cat").await;
+        let held = lease().await;
+        let left = leave(format!("originals/{withdrawn}-1.png")).await;
+        house.engine.fail(&bob, withdrawn, held.token, ErrorReport::new("timeout", "")).await.expect("a failure");
+        house.engine.fire(&ann, withdrawn, "withdraw", Map::new()).await.expect("taken back");
+        // Committed by the second attempt, and then removed by its owner; the first comes late.
+        let completed = house.order("a dog").await;
+        let held = lease().await;
+        let own = leave(format!("originals/{completed}-2.png")).await;
+        let result = json!({ "url": own, "sha256": "ab".repeat(32), "bytes": 9 });
+        house.engine.commit(&bob, completed, held.token, result, true).await.expect("a picture");
+        let late = leave(format!("originals/{completed}-1.png")).await;
+        // Stored, and not yet committed.
+        let running = house.order("a bird").await;
+        lease().await;
+        let coming = leave(format!("originals/{running}-1.png")).await;
+        let gone = leave("originals/01936f0e-0000-7000-8000-000000000001-1.png".to_owned()).await;
+        let foreign = leave("originals/hands-off.png".to_owned()).await;
+
+        let here = || {
+            let entries = std::fs::read_dir(folder.file().join("named/originals")).expect("a folder").flatten();
+            let mut names: Vec<String> =
+                entries.map(|entry| format!("originals/{}", entry.file_name().to_string_lossy())).collect();
+            names.sort();
+            names
+        };
+        let store = house.engine.store();
+        assert_eq!((clear_leftovers(store, &house.objects, DAY).await.expect("a look"), here().len()), (0, 6));
+        for name in here() {
+            let file = std::fs::File::options().write(true).open(folder.file().join("named").join(name)).expect("a file");
+            file.set_modified(std::time::SystemTime::now() - 2 * DAY).expect("an older time");
+        }
+        let asset = house.assets().await.remove(0);
+        house.engine.fire(&ann, asset.id, "remove", Map::new()).await.expect("its owner's word");
+        assert_eq!(clear_leftovers(store, &house.objects, DAY).await.expect("a look"), 3);
+        let mut stays = vec![coming, foreign, own];
+        stays.sort();
+        assert_eq!(here(), stays, "not {left}, {late} and {gone}");
+        open_clearing(&house.engine, &house.objects);
+        house.until(asset.id, "removed").await;
+        assert_eq!(here().len(), 2, "and nothing of what was removed is left");
         house.engine.close().await;
     });
 }

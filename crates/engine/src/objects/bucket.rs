@@ -27,6 +27,9 @@ pub(super) const NOTE: &str = ".upload";
 /// Bytes in pieces, as they come.
 pub(super) type Pieces = BoxStream<'static, Result<Bytes, Error>>;
 
+/// Names, as they are listed.
+pub(super) type Names = BoxStream<'static, Result<String, ObjectError>>;
+
 pub(super) struct Bucket {
     pub(super) store: AmazonS3,
     /// With a slash at its end, or empty.
@@ -126,6 +129,17 @@ impl Bucket {
         found(self.store.delete(&self.named(name)).await).map(drop)
     }
 
+    /// What lies under a name, page by page, by the names that a system knows.
+    pub(super) fn under(&self, name: &Name, old: impl Fn(&ObjectMeta) -> bool + Send + 'static) -> Names {
+        let before = format!("{}{NAMED}/", self.prefix);
+        let all = self.store.list(Some(&self.named(name))).map_err(trouble);
+        let names = all.try_filter_map(move |about| {
+            let name = about.location.as_ref().strip_prefix(&before).filter(|_| old(&about)).map(str::to_owned);
+            std::future::ready(Ok(name))
+        });
+        names.boxed()
+    }
+
     /// Take out drafts, and end uploads, that whoever began them has left behind.
     pub(super) async fn sweep(&self, now: SystemTime, age: Duration) -> Result<(), ObjectError> {
         let prefix = Path::from(format!("{}{DRAFTS}", self.prefix));
@@ -173,6 +187,6 @@ impl Bucket {
     }
 }
 
-fn is_old(about: &ObjectMeta, now: SystemTime, age: Duration) -> bool {
+pub(super) fn is_old(about: &ObjectMeta, now: SystemTime, age: Duration) -> bool {
     now.duration_since(SystemTime::from(about.last_modified)).is_ok_and(|since| since >= age)
 }

@@ -1,7 +1,7 @@
 //! A folder of objects. Each is written under a name of no meaning, made durable, and only then given that of its hash; so what
 //! has such a name is whole, whenever the power went.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, ReadDir};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -154,6 +154,12 @@ impl Folder {
         Ok(())
     }
 
+    /// What lies directly under a name; `None` where nothing does.
+    pub(super) fn under(&self, name: &Name) -> io::Result<Option<(ReadDir, SystemTime)>> {
+        let Some(entries) = found(fs::read_dir(self.named(name)))? else { return Ok(None) };
+        Ok(Some((entries, self.now()?)))
+    }
+
     pub(super) fn size(&self, sha256: &[u8; 32]) -> io::Result<Option<u64>> {
         Ok(found(fs::metadata(self.path(sha256)))?.map(|about| about.len()))
     }
@@ -203,7 +209,7 @@ impl Folder {
 pub(super) const LEFT_BEHIND: Duration = Duration::from_hours(1);
 
 /// Gone is not old.
-fn is_old(path: &Path, now: SystemTime, age: Duration) -> io::Result<bool> {
+pub(super) fn is_old(path: &Path, now: SystemTime, age: Duration) -> io::Result<bool> {
     let Some(about) = found(fs::metadata(path))? else { return Ok(false) };
     Ok(now.duration_since(about.modified()?).is_ok_and(|since| since >= age))
 }

@@ -3,7 +3,8 @@
 //! A payload of more than [`LARGE`] bytes is written here before the record that has it is made, and is durable by then. The
 //! database keeps its hash and its size, and how many records have it. What no record has is an orphan: its record was refused, or
 //! the process died before it was made, or the last one was pruned. [`collect`] takes orphans out when they are old enough that
-//! nobody can be about to name them. What has a name is its system's, and stays until that removes it.
+//! nobody can be about to name them. What has a name is its system's, and stays until that removes it: [`OldNames`] shows it what
+//! it may have forgotten.
 //!
 //! | file | duty |
 //! | --- | --- |
@@ -17,6 +18,7 @@
 //! | `arriving.rs` | a payload that comes piece by piece, few bytes or many |
 //! | `reading.rs` | bytes in pieces, and whether they are those that were asked for |
 //! | `name.rs` | names that systems give |
+//! | `old_names.rs` | those of them that were given long ago |
 //! | `collect.rs` | orphans |
 //! | `verify.rs` | whether all that records have is there |
 
@@ -26,6 +28,7 @@ mod collect;
 mod folder;
 mod line;
 mod name;
+mod old_names;
 mod opening;
 mod reading;
 mod trouble;
@@ -51,6 +54,7 @@ use upload::Upload;
 
 pub use arriving::{Arrived, Arriving};
 pub use collect::{Collected, collect};
+pub use old_names::OldNames;
 pub use reading::PayloadReader;
 pub use verify::verify_objects;
 pub use writing::ObjectWriter;

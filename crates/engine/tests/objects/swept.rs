@@ -51,6 +51,39 @@ fn orphans_are_collected() {
     });
 }
 
+/// A system is shown what lies under a name of its own and is old: that, nothing beside it and nothing below, in parts.
+#[test]
+fn old_names_are_shown() {
+    on_both(async |spot| {
+        let shown = async || {
+            let mut walk = spot.objects.old_names("originals", HOUR).await.unwrap();
+            let (mut names, mut parts) = (Vec::new(), 0);
+            while let Some(some) = walk.next().await.unwrap() {
+                names.extend(some);
+                parts += 1;
+            }
+            names.sort();
+            (names, parts)
+        };
+        assert_eq!(shown().await.0, [""; 0], "there is nothing");
+        for name in ["originals/2.png", "originals/1.png", "originals/deep/3.png", "originals2/4.png", "5.png"] {
+            spot.objects.put_named(name, bytes(3, 3)).await.unwrap();
+        }
+        spot.objects.put(bytes(3, 3)).await.unwrap();
+        assert_eq!(shown().await.0, [""; 0], "it is young");
+        spot.age(2 * HOUR);
+        spot.objects.put_named("originals/2.png", bytes(3, 3)).await.unwrap();
+        assert_eq!(shown().await.0, ["originals/1.png"]);
+        for number in 0..1_100 {
+            std::fs::write(spot.root.join(format!("named/originals/{number}.jpg")), b"four").unwrap();
+        }
+        spot.age(2 * HOUR);
+        let (names, parts) = shown().await;
+        assert!(names.len() == 1_102 && parts > 2, "{} in {parts}", names.len());
+        spot.objects.old_names("../x", HOUR).await.err().expect("no name");
+    });
+}
+
 /// Whoever gives up in the middle leaves nothing.
 #[test]
 fn what_is_given_up_is_taken_back() {
