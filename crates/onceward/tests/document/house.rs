@@ -16,6 +16,8 @@ const OBJECTS: &str = "test.db.objects";
 
 pub(crate) struct House {
     pub(crate) served: Served,
+    /// Of the database.
+    pub(crate) url: String,
     pub(crate) folder: Folder,
     pub(crate) alice: String,
     pub(crate) bob: String,
@@ -27,25 +29,27 @@ impl House {
     /// With a place for large payloads: SQLite has one of its own.
     pub(crate) fn open(db: Db) -> Self {
         let folder = Folder::new();
-        let mut command = served::command(BINARY, &db.url(&folder));
+        let url = db.url(&folder);
+        let mut command = served::command(BINARY, &url);
         if db == Db::Postgres {
             command.arg("--objects").arg(folder.join(OBJECTS));
         }
-        Self::of(command, folder)
+        Self::of(command, url, folder)
     }
 
     /// Everything in the database.
     pub(crate) fn without_objects() -> Self {
         let folder = Folder::new();
-        Self::of(served::command(BINARY, &Db::Postgres.url(&folder)), folder)
+        let url = Db::Postgres.url(&folder);
+        Self::of(served::command(BINARY, &url), url, folder)
     }
 
-    fn of(mut command: Command, folder: Folder) -> Self {
+    fn of(mut command: Command, url: String, folder: Folder) -> Self {
         let served = Served::start(command.args(["--log-format", "json"]).env("ONCEWARD_LOG", "trace"));
         let operator = served.key("", "olga", &["operator"]);
         let key = |owner: &str, role: &str| served.key(&operator, owner, &[role]);
         let (alice, bob, worker) = (key("alice", "producer"), key("bob", "producer"), key("fleet", "worker"));
-        Self { served, folder, alice, bob, worker, operator }
+        Self { served, url, folder, alice, bob, worker, operator }
     }
 
     pub(crate) fn objects(&self) -> PathBuf {
