@@ -3,7 +3,7 @@
 use onceward_testkit::Folder;
 use onceward_testkit::pictures::{Answer, Asked, Pictures};
 use onceward_testkit::served::{self, BOTH, Db, Served};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use crate::house::{BINARY, House};
 
@@ -137,6 +137,78 @@ fn a_provider_that_refuses_or_fails() {
         assert_eq!(said, ["order", "refund", "order", "order", "grant"]);
         house.verified();
     }
+}
+
+/// Beside each other, on both databases: they wait in real time.
+fn on_both(play: impl Fn(Db) + Sync) {
+    let play = &play;
+    std::thread::scope(|scope| {
+        for db in BOTH {
+            scope.spawn(move || play(db));
+        }
+    });
+}
+
+fn time(text: &Json) -> jiff::Timestamp {
+    text.as_str().expect("a time").parse().expect("RFC 3339")
+}
+
+/// When a job came to this state, each time.
+fn times(house: &House, id: &str, state: &str) -> Vec<jiff::Timestamp> {
+    let history = house.get("", &format!("/v1/records/{id}/history"));
+    let entries = history["entries"].as_array().expect("its log").iter();
+    entries.filter(|entry| entry["state"] == state).map(|entry| time(&entry["at"])).collect()
+}
+
+/// A provider that is busy: the order waits as long as it was told to, is drawn then, and is paid for once.
+#[test]
+fn a_provider_that_is_busy_for_a_while() {
+    on_both(|db| {
+        let service = Pictures::start();
+        let mut house = House::open(db, &["--image-url", &service.url()]);
+        house.grant("local", 20);
+        service.next(Asked::Drawing, Answer::refusal(429).header("Retry-After", "4"));
+        let id = house.ordered("", "a lighthouse");
+        let failed = house.until("", &id, "failed");
+        assert_eq!((&failed["retryCount"], house.balance("")), (&json!(1), 15), "{failed}");
+        let again = time(&failed["retryAt"]);
+        let wait = again.duration_since(times(&house, &id, "failed")[0]).as_millis();
+        assert!((4_000..=5_000).contains(&wait), "{db:?}: {wait} ms");
+        let done = house.until("", &id, "completed");
+        assert_eq!((&done["retryCount"], &done["lastError"]), (&json!(1), &json!(null)));
+        assert_eq!(service.heard().len(), 2, "once in vain and once well");
+        let queued = times(&house, &id, "queued");
+        assert!(queued.len() == 2 && queued[1] >= again, "not before its time: {queued:?}");
+        assert_eq!(house.statement(""), [("order".to_owned(), -5), ("grant".to_owned(), 20)]);
+        house.verified();
+    });
+}
+
+/// A provider that is away for longer than anybody waits: a dead letter after the fourth time, free of charge, and drawn when it is replayed.
+#[test]
+fn a_provider_that_is_away_for_long() {
+    on_both(|db| {
+        let service = Pictures::start();
+        let mut house = House::open(db, &["--image-url", &service.url()]);
+        house.grant("local", 5);
+        service.always(Asked::Drawing, Answer::refusal(503));
+        let id = house.ordered("", "a lighthouse");
+        let dead = house.until("", &id, "dead_letter");
+        assert_eq!((&dead["retryCount"], house.balance("")), (&json!(4), 5), "{dead}");
+        assert_eq!((service.heard().len(), times(&house, &id, "running").len()), (4, 4));
+        let (failed, queued) = (times(&house, &id, "failed"), times(&house, &id, "queued"));
+        for (seconds, (failed, queued)) in [2, 4, 8].into_iter().zip(failed.iter().zip(&queued[1..])) {
+            let waited = queued.duration_since(*failed).as_millis();
+            assert!(waited >= seconds * 1_000, "{db:?}: {waited} ms in place of {seconds} s");
+        }
+        service.always(Asked::Drawing, Answer::Well);
+        let replayed = house.post("", &format!("/image/jobs/{id}/replay"), &json!({}));
+        assert_eq!(replayed.status, 201, "{}", replayed.text());
+        house.until("", replayed.json()["id"].as_str().expect("an id"), "completed");
+        let said: Vec<_> = house.statement("").into_iter().map(|(what, _)| what).collect();
+        assert_eq!((said, house.balance("")), (["order", "refund", "order", "grant"].map(str::to_owned).to_vec(), 0));
+        house.verified();
+    });
 }
 
 /// Where there is no place for pictures the system is not served, and says why.
