@@ -37,6 +37,9 @@ const LAST_TRIES: usize = 10;
 /// Characters of a text that is cut because the whole of it was too large, or is not the worker's own.
 const SHORT: usize = 500;
 
+/// All that is said of a panic.
+const PANICKED: &str = "the worker's own code panicked";
+
 /// Which jobs a worker inside the process takes.
 #[derive(Clone, Debug)]
 pub struct Working {
@@ -277,9 +280,10 @@ async fn one<S, R, F>(
             Next::Ended(Ok(Ok(result))) => break Call::Commit { record: id, token, result, finish: true },
             Next::Ended(Ok(Err(error))) if *error.code == *"yielded" => break Call::Yield { record: id, token },
             Next::Ended(Ok(Err(error))) => break Call::Fail { record: id, token, error },
-            Next::Ended(Err(panic)) => {
-                // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are.
-                let error = ErrorReport { retryable: Some(true), ..ErrorReport::new("panicked", &panic.to_string()) };
+            Next::Ended(Err(_)) => {
+                // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are. What the panic
+                // says may quote a payload, so the record does not keep it.
+                let error = ErrorReport { retryable: Some(true), ..ErrorReport::new("panicked", PANICKED) };
                 break Call::Fail { record: id, token, error };
             }
             Next::Phase if *heard.borrow_and_update() == Phase::Over => break Call::Yield { record: id, token },

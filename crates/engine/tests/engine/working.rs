@@ -116,6 +116,9 @@ fn a_panic_at_once_is_reported() {
         });
         let stumbled = until(&engine, id, in_state("done")).await;
         assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("panicked")));
+        // What it said may quote a payload.
+        let log = engine.store().log(0, 100).await.expect("the log");
+        assert!(!log.iter().any(|entry| format!("{:?}", entry.body()).contains("over a stone")));
         engine.close().await;
     });
 }

@@ -217,8 +217,9 @@ fn verdict(held: &Held, ended: Result<Done, JoinError>) -> Verdict {
         Ok(Ok(result)) => Verdict::Commit { result, finish: true },
         Ok(Err(failure)) if failure.is_yield() => Verdict::Yield,
         Ok(Err(failure)) => Verdict::Fail(failure.cleaned()),
-        // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are.
-        Err(panic) => Verdict::Fail(Failure::retryable("panicked", panic.to_string()).cleaned()),
+        // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are. What the panic says
+        // may quote a payload, so the record does not keep it.
+        Err(_) => Verdict::Fail(Failure::retryable("panicked", "the handler panicked").cleaned()),
     }
 }
 
