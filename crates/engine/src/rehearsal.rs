@@ -1,12 +1,15 @@
 //! Calls with large payloads are rehearsed before their bytes are written anywhere: what is refused whatever stands in the store leaves
-//! nothing on the disk. Whoever may make nothing fills nothing.
+//! nothing on the disk. Whoever may make nothing fills nothing. And what comes for the second time can be known before it has come.
 
 use std::collections::BTreeMap;
 
-use onceward_core::decide::{Decision, Key, Operation, Snapshot, decide};
-use onceward_store::Store;
+use onceward_core::decide::{Call, Create, Decision, Key, NoOpReason, Operation, Snapshot, decide};
+use onceward_core::record::{Actor, Payload};
+use onceward_core::value::RecordId;
+use onceward_store::{Base, Store};
 
 use crate::admission::Bounds;
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::objects::LARGE;
 use crate::queue::Submission;
@@ -50,6 +53,32 @@ pub(crate) async fn hopeless<S: Store>(
         !found.contains_key(&(at - 1))
     });
     Ok(found)
+}
+
+/// Rounds of loading for one look: more than any lifecycle asks for.
+const ROUNDS: usize = 100;
+
+impl<S: Store + 'static> Engine<S> {
+    /// Whether what is about to come as a new record's payload was made a record before: the one that holds its key, where the lifecycle returns
+    /// that; where it is gone, the refusal that says so. `None` says nothing: that is decided when all of it is there.
+    pub async fn made_before(&self, actor: &Actor, create: Create) -> Result<Option<RecordId>, EngineError> {
+        let store = &self.shared.store;
+        let (catalog, now) = (store.definitions().await?, store.now().await?);
+        // One byte: whatever comes has that much.
+        let create = Create { payload: Some(Payload { sha256: [0; 32], bytes: 1 }), ..create };
+        let call = Call::Create(create);
+        let operation = Operation { seed: 0, actor: actor.clone(), call, answers: Vec::new(), trace: None };
+        let mut base = Base::wary();
+        for _ in 0..ROUNDS {
+            match decide(&catalog.definitions, base.snapshot(), &operation, now) {
+                Decision::Missing(keys) => store.load(&mut base, &keys).await?,
+                Decision::NoOp(no_op) if no_op.reason == NoOpReason::Holder => return Ok(Some(no_op.subject)),
+                Decision::Refusal(refusal) if *refusal.code == *"gone" => return Err(EngineError::Refused(refusal)),
+                _ => break,
+            }
+        }
+        Ok(None)
+    }
 }
 
 fn is_large(submission: &Submission) -> bool {

@@ -1,14 +1,16 @@
 //! A document comes in. It goes to the object store as it comes, and nobody here looks into it (DOC-15).
 
 use axum::Extension;
-use axum::body::{Body, HttpBody as _};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::State;
+use axum::http::header::EXPECT;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt as _;
 use onceward_core::decide::{Call, Create};
 use onceward_core::model::Lifecycle;
-use onceward_engine::{Arrived, Arriving, EngineError, Submission};
+use onceward_core::value::RecordId;
+use onceward_engine::{Arriving, EngineError, Submission};
 use onceward_server::{App, Caller, Problem, ProblemShape, answer, must_be_bytes, text, trace};
 use onceward_store::Store as _;
 use serde_json::Map;
@@ -79,9 +81,25 @@ async fn upload(
     let name = name(&headers, lifecycle)?;
     let _place = uploads.places.take(&caller.actor.id)?;
     let most = Most::of(&app, lifecycle);
-    let arrived = receive(app.engine().arriving(), body, most, uploads.bounds).await?;
+    most.check(body.size_hint().lower())?;
     let fields = Map::from_iter([("requestId".to_owned(), name.into())]);
     let create = Create { lifecycle: JOB.into(), id: None, owner: None, fields, payload: None };
+    let mut body = body;
+    if let Some(job) = made_before(&app, &caller, &create).await? {
+        // What comes under a name that came before is dropped, so it is written nowhere. Who waits to be asked for it need not even send it; from
+        // others it is taken, since they listen only when they have sent all.
+        let is_held_back = headers.contains_key(EXPECT) && body.size_hint().lower() > 0;
+        if is_held_back || receive(To::Nowhere(0), body, most, uploads.bounds).await?.bytes() > 0 {
+            let record = app.engine().get(&caller.actor, job?).await?.ok_or_else(Problem::not_found)?;
+            return answer(StatusCode::OK, &JobShape::of(&record));
+        }
+        // Nothing is no document, whatever its name.
+        body = Body::empty();
+    }
+    let arrived = match receive(To::Engine(app.engine().arriving()), body, most, uploads.bounds).await? {
+        To::Engine(arriving) => arriving.arrived().await?,
+        To::Nowhere(_) => return Err(Problem::not_found()),
+    };
     let submission = Submission::new(&caller.actor, Call::Create(create)).traced(trace()).carrying(arrived);
     let made = app.engine().submit(submission).await?;
     let status = if made.is_new() { StatusCode::CREATED } else { StatusCode::OK };
@@ -138,23 +156,61 @@ impl Most {
     }
 }
 
-/// All of it, to where payloads live. Whatever breaks off leaves nothing there.
-async fn receive(arriving: Arriving, body: Body, most: Most, bounds: Bounds) -> Result<Arrived, Problem> {
-    most.check(body.size_hint().lower())?;
-    match timeout(bounds.whole_time, pieces(arriving, body, most, bounds)).await {
-        Ok(arriving) => Ok(arriving?.arrived().await?),
+/// The job of a name that came before; or that it is gone.
+async fn made_before(
+    app: &App,
+    caller: &Caller,
+    create: &Create,
+) -> Result<Option<Result<RecordId, EngineError>>, Problem> {
+    match app.engine().made_before(&caller.actor, create.clone()).await {
+        Ok(job) => Ok(job.map(Ok)),
+        Err(gone @ EngineError::Refused(_)) => Ok(Some(Err(gone))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where the bytes of a document go.
+enum To {
+    /// To where payloads live.
+    Engine(Arriving),
+    /// So many are dropped.
+    Nowhere(u64),
+}
+
+impl To {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Engine(arriving) => arriving.bytes(),
+            Self::Nowhere(bytes) => *bytes,
+        }
+    }
+
+    async fn take(self, piece: Bytes) -> Result<Self, EngineError> {
+        match self {
+            Self::Engine(arriving) => Ok(Self::Engine(arriving.take(piece).await?)),
+            Self::Nowhere(bytes) => {
+                Ok(Self::Nowhere(bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX))))
+            }
+        }
+    }
+}
+
+/// All of it. Whatever breaks off leaves nothing where payloads live.
+async fn receive(to: To, body: Body, most: Most, bounds: Bounds) -> Result<To, Problem> {
+    match timeout(bounds.whole_time, pieces(to, body, most, bounds)).await {
+        Ok(to) => to,
         Err(_) => Err(slow("the document did not come in time")),
     }
 }
 
-async fn pieces(mut arriving: Arriving, mut body: Body, most: Most, bounds: Bounds) -> Result<Arriving, Problem> {
+async fn pieces(mut to: To, mut body: Body, most: Most, bounds: Bounds) -> Result<To, Problem> {
     let mut paced = Paced::new(bounds.pace);
     loop {
         let since = Instant::now();
         let next = timeout(bounds.piece_time, body.frame()).await;
         let waited = since.elapsed();
         let Some(frame) = next.map_err(|_| slow("the next piece of the document did not come in time"))? else {
-            return Ok(arriving);
+            return Ok(to);
         };
         let frame = frame.map_err(|_| Problem::new(400, "broken_body", "the body ended before its end"))?;
         let Ok(piece) = frame.into_data() else { continue };
@@ -162,8 +218,8 @@ async fn pieces(mut arriving: Arriving, mut body: Body, most: Most, bounds: Boun
         if !paced.came(waited, bytes) {
             return Err(slow("the document comes too slowly"));
         }
-        most.check(arriving.bytes().saturating_add(bytes))?;
-        arriving = arriving.take(piece).await?;
+        most.check(to.bytes().saturating_add(bytes))?;
+        to = to.take(piece).await?;
     }
 }
 

@@ -56,6 +56,35 @@ fn an_upload_makes_a_job_once() {
     }
 }
 
+/// What comes under a name that came before is written nowhere: there is no room for it here, and it does not matter. Who asks first is told
+/// without sending it. It must be a document all the same.
+#[test]
+fn what_comes_again_is_written_nowhere() {
+    for db in BOTH {
+        let house = House::open(db);
+        let large = vec![7; 3_000_000];
+        let made = house.upload(&house.alice, "a", &large);
+        assert_eq!(made.status, 201, "{}", made.text());
+        std::fs::remove_dir_all(house.objects().join("drafts")).expect("drafts are written there");
+        std::fs::write(house.objects().join("drafts"), "in the way").expect("a file");
+        house.upload(&house.alice, "b", &large).is_problem(503, "objects_unavailable");
+        let again = house.upload(&house.alice, "a", &large);
+        assert_eq!((again.status, again.json()), (200, made.json()));
+        let head = [BYTES, ("client-request-id", "a"), ("content-length", "3000000"), ("expect", "100-continue")];
+        let told = http::answer(&house.served.begin_as(&house.alice, "POST", "/document/upload", &head));
+        assert_eq!((told.status, told.json()), (200, made.json()), "without a byte of it");
+        house.upload(&house.alice, "a", b"").is_problem(422, "bad_input");
+        // One after the other on one connection: nothing of the first is left in it.
+        let mut stream = house.served.connect();
+        let bearer = format!("Bearer {}", house.alice);
+        for _ in 0..2 {
+            let head = [BYTES, ("client-request-id", "a"), ("authorization", &*bearer)];
+            http::write(&mut stream, "POST", "/document/upload", &head, Some(&large));
+            assert_eq!(http::answer(&stream).status, 200);
+        }
+    }
+}
+
 /// What is no upload is told why, and makes nothing.
 #[test]
 fn what_is_no_upload_makes_nothing() {
