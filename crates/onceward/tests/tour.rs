@@ -23,12 +23,16 @@ fn the_readmes_works_as_pasted() {
     assert_eq!(once, 1, "{text}");
 }
 
-/// A server, credits, an order, a picture.
+/// A server, credits, an order, a picture; and once more.
 #[test]
 fn the_image_systems_works_as_pasted() {
     let reader = Reader::new(BINARY);
-    let text = reader.paste(&reader.typed(block(&page("systems/image/README.md"), "onceward serve")));
+    let tour = reader.typed(block(&page("systems/image/README.md"), "onceward serve"));
+    let text = reader.paste(&tour);
     shows(&text, &["listening on http://127.0.0.1:", "running -> completed", r#""balance":15"#, r#""what":"order""#]);
     let picture = std::fs::read(reader.file("lighthouse.png")).expect("a picture");
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 1_000, "{} bytes", picture.len());
+    // Credits come each time; the order costs nothing where it is still the same minute.
+    let again = reader.paste(&tour);
+    assert!([30, 35].iter().any(|balance| again.contains(&format!(r#""balance":{balance}"#))), "{again}");
 }
