@@ -21,7 +21,6 @@ use object_store::client::{
     HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
-use rustls::RootCertStore;
 use tokio::time::{Instant, Sleep};
 
 /// A connection that nobody used for so long is closed, before the bucket does so in the middle of a question.
@@ -60,7 +59,7 @@ impl Line {
         let tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
-            .with_root_certificates(trusted()?)
+            .with_root_certificates(crate::trust::trusted()?)
             .with_no_client_auth();
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -71,22 +70,6 @@ impl Line {
         pool.pool_idle_timeout(IDLE).pool_timer(TokioTimer::new());
         Ok(Self { pool: pool.build(connector), plain: false })
     }
-}
-
-/// Whom this machine trusts, and whom browsers trust unless the environment names others: as the worker library has it.
-fn trusted() -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    let is_named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| std::env::var_os(name).is_some());
-    if !is_named {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
-    let own = rustls_native_certs::load_native_certs();
-    // A machine that has none is no fault; a file that was named and is not there is one.
-    if let Some(error) = own.errors.first().filter(|_| is_named) {
-        return Err(format!("SSL_CERT_FILE or SSL_CERT_DIR: {error}"));
-    }
-    roots.add_parsable_certificates(own.certs);
-    Ok(roots)
 }
 
 impl HttpConnector for Line {

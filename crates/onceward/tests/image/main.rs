@@ -3,6 +3,7 @@
 mod bounds;
 mod crowds;
 mod damaged;
+mod encrypted;
 mod house;
 mod killed;
 mod moderated;

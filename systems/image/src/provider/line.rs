@@ -15,6 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::RootCertStore;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::Trouble;
@@ -87,8 +88,9 @@ impl Line {
         let path = path.map_or("", |path| path.path()).trim_end_matches('/');
         let prefix = path.strip_suffix("/v1").unwrap_or(path).to_owned();
         let authorization = key.map(bearer).transpose()?;
-        let own = pool(HttpConnector::new())?;
-        let public = pool(HttpConnector::new_with_resolver(PublicOnly::new(GaiResolver::new())))?;
+        let roots = Arc::new(onceward_engine::trusted().map_err(ConfigError::Tls)?);
+        let own = pool(HttpConnector::new(), Arc::clone(&roots))?;
+        let public = pool(HttpConnector::new_with_resolver(PublicOnly::new(GaiResolver::new())), roots)?;
         if authorization.is_some() && scheme == Scheme::HTTP && !is_this_machine(&authority) {
             tracing::warn!(host = authority.host(), "the service's key goes over the network in the clear: use https");
         }
@@ -187,7 +189,10 @@ fn is_this_machine(authority: &Authority) -> bool {
     host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn pool<R>(mut tcp: HttpConnector<R>) -> Result<Pool<HttpsConnector<HttpConnector<R>>, Full<Bytes>>, ConfigError>
+fn pool<R>(
+    mut tcp: HttpConnector<R>,
+    roots: Arc<RootCertStore>,
+) -> Result<Pool<HttpsConnector<HttpConnector<R>>, Full<Bytes>>, ConfigError>
 where
     HttpConnector<R>: Clone,
     HttpsConnector<HttpConnector<R>>: hyper_util::client::legacy::connect::Connect + Clone,
@@ -196,7 +201,6 @@ where
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| ConfigError::Tls(error.to_string()))?
