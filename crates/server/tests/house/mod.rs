@@ -56,6 +56,10 @@ set   = { note = "input.note" }
 go = "waiting -> dropped"
 by = "owner"
 
+[[on.mark]]
+go  = "running"
+set = { note = "'marked'" }
+
 [[on.lease]]
 go = "waiting -> running"
 
@@ -124,9 +128,21 @@ impl House {
 
     /// Blocks: the server runs on threads of its own.
     pub(crate) fn send(&self, key: Option<&str>, method: &str, path: &str, body: Option<&Json>) -> Reply {
+        self.send_with(key, method, path, &[], body)
+    }
+
+    /// The same with more headers.
+    pub(crate) fn send_with(
+        &self,
+        key: Option<&str>,
+        method: &str,
+        path: &str,
+        more: &[(&str, &str)],
+        body: Option<&Json>,
+    ) -> Reply {
         let address = self.address.to_string();
         let bearer = key.map(|key| format!("Bearer {key}"));
-        let mut headers = vec![("host", &*address), ("connection", "close")];
+        let mut headers = [&[("host", &*address), ("connection", "close")], more].concat();
         headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
         let body = body.map(ToString::to_string);
         http::call(self.address, method, path, &headers, body.as_deref().map(str::as_bytes)).lasting()

@@ -64,6 +64,38 @@ fn a_foreign_record_is_answered_like_none() {
     });
 }
 
+/// INV-9: an event under a key is answered again for ever, but its record is shown to the worker only as long as the lease lasts.
+#[test]
+fn a_worker_whose_lease_is_over_is_shown_no_record() {
+    on_both(async |house| {
+        let (ann, bob) = (house.key("ann", &["producer"], &[]).await, house.key("bob", &["worker"], &[]).await);
+        let (id, given_back) = (create(&house, &ann, &json!({})), create(&house, &ann, &json!({})));
+        let wanted = json!({ "lifecycles": ["house.job"], "worker": "w", "max": 2 });
+        house.send(Some(&bob), "POST", "/v1/leases", Some(&wanted)).ok();
+        let mark = |id: &str| {
+            let path = format!("/v1/records/{id}/events/mark");
+            let key = [("idempotency-key", id)];
+            house.send_with(Some(&bob), "POST", &path, &key, Some(&json!({ "token": 1 }))).ok()
+        };
+        for id in [&id, &given_back] {
+            let (first, again) = (mark(id), mark(id));
+            assert_eq!(first["record"]["fields"]["note"], "marked", "{first}");
+            assert_eq!(again, first, "the lease lasts");
+        }
+        let report = |id: &str, what: &str, body: &Json| {
+            house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/{what}"), Some(body)).ok()
+        };
+        report(&id, "commit", &json!({ "token": 1, "finish": true }));
+        report(&given_back, "yield", &json!({ "token": 1 }));
+        house.send(Some(&ann), "POST", &format!("/v1/records/{given_back}/events/write"), Some(&json!({ "input": { "note": "of ann's" } }))).ok();
+        for id in [&id, &given_back] {
+            assert_eq!(house.send(Some(&bob), "GET", &format!("/v1/records/{id}"), None).status, 404);
+            assert_eq!(mark(id), json!({ "record": null, "spawned": [] }));
+        }
+        house.close().await;
+    });
+}
+
 /// Without the times at which a worker was last seen: they go on.
 fn timeless(said: Vec<(String, Reply)>) -> Vec<(String, Reply)> {
     let hide = |said: Reply| match serde_json::from_slice::<Json>(&said.body) {
