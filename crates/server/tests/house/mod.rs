@@ -95,7 +95,7 @@ pub(crate) fn on_sqlite(settings: Settings, parts: Vec<Part>, test: impl AsyncFn
 pub(crate) struct House {
     pub(crate) engine: Engine<AnyStore>,
     address: SocketAddr,
-    stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<std::io::Result<()>>,
 }
 
@@ -114,7 +114,7 @@ impl House {
             let _ = stopped.await;
         };
         let serving = tokio::spawn(serve(listener, engine.clone(), settings, parts, until));
-        Self { engine, address, stop, serving }
+        Self { engine, address, stop: Some(stop), serving }
     }
 
     /// The text of a new key.
@@ -152,8 +152,13 @@ impl House {
         self.address
     }
 
-    pub(crate) async fn close(self) {
-        let _ = self.stop.send(());
+    /// Tell it to end; what is under way keeps it.
+    pub(crate) fn leave(&mut self) {
+        let _ = self.stop.take().map(|stop| stop.send(()));
+    }
+
+    pub(crate) async fn close(mut self) {
+        self.leave();
         self.serving.await.expect("it ends").expect("without an error");
     }
 }
