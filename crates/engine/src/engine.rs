@@ -302,6 +302,14 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.signals.wake_all();
     }
 
+    /// Let the workers inside the process take no more jobs, and those that run come to an end: for a program that is about to close
+    /// it, and has something to finish before.
+    pub fn leave(&self) {
+        for worker in self.tasks.workers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            worker.leave();
+        }
+    }
+
     /// Let the workers inside the process come to an end, take on nothing more, answer all that was taken on, and stop.
     pub async fn close(&self) {
         info!(waiting = self.waiting(), "engine draining");

@@ -212,7 +212,7 @@ pub(crate) async fn answered<S: Store>(
         .map_err(|error| StoreError::Corrupt(format!("the answer to the key `{}`: {error}", request.name.key)))?;
     let mut record = store.record(kept.subject).await?;
     if let Some(found) = &record
-        && !worked_on(found, actor)
+        && !works_on(found, actor, now)
         && !reading::at_a_glance(store, definitions, actor, found, now).await?
     {
         record = None;
@@ -221,7 +221,8 @@ pub(crate) async fn answered<S: Store>(
     Ok(Ok(Answer { subject, version, token, record, spawned, met, already, stop, replayed: true }))
 }
 
-/// A worker is told how its job stands, as by any repeated report.
-fn worked_on(record: &Record, actor: &Actor) -> bool {
-    record.execution.as_ref().is_some_and(|execution| execution.holder == actor.id)
+/// A worker is told how its job stands as long as it is its job: what the record becomes after the lease is not for everybody who
+/// once had it.
+fn works_on(record: &Record, actor: &Actor, now: Time) -> bool {
+    record.live_execution().is_some_and(|execution| execution.holder == actor.id && now < execution.expires_at)
 }

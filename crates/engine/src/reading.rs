@@ -180,8 +180,8 @@ impl<S: Store + 'static> Engine<S> {
         Ok(!counts.iter().any(fits))
     }
 
-    /// How many records of each lifecycle are in each state: of all that are open to anyone, else of the actor's own; an
-    /// operator counts all. What is due is done first.
+    /// How many records of each lifecycle are in each state: of all where every version of it is open to anyone, else of the
+    /// actor's own; an operator counts all. What is due is done first.
     pub async fn counts(&self, actor: &Actor) -> Result<Vec<StateCount>, EngineError> {
         sweep(&self.shared).await?;
         let store = &self.shared.store;
@@ -189,7 +189,8 @@ impl<S: Store + 'static> Engine<S> {
             return Ok(store.counts_by_state(None).await?);
         }
         let reader = Reader::new(&self.shared, actor).await?;
-        let open = |count: &StateCount| reader.widest(Some(&count.lifecycle)) == Shown::ToAnyone;
+        // Counts do not tell versions apart: one that hides its records hides them all.
+        let open = |count: &StateCount| reader.hides_nothing(Some(&count.lifecycle));
         let mut counts = store.counts_by_state(Some(&actor.id)).await?;
         counts.retain(|count| !open(count));
         if reader.widest(None) == Shown::ToAnyone {

@@ -122,6 +122,14 @@ impl Worker {
     /// Take no more jobs. Those that run are asked to stop and may finish within the grace that the engine's
     /// [`Config`](crate::Config) gives; after it they are dropped and given back.
     pub async fn close(&self) {
+        self.leave();
+        if let Some(task) = self.task.lock().await.take() {
+            let _ = task.await;
+        }
+    }
+
+    /// The same, without waiting for it.
+    pub(crate) fn leave(&self) {
         self.phase.send_if_modified(|phase| {
             let closes = *phase == Phase::Working;
             if closes {
@@ -129,9 +137,6 @@ impl Worker {
             }
             closes
         });
-        if let Some(task) = self.task.lock().await.take() {
-            let _ = task.await;
-        }
     }
 
     /// At once, without giving anything back.

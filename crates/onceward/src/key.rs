@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -12,19 +11,14 @@ use onceward_core::nearest;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
 use onceward_engine::{EngineError, KeyDesk, Keys, NewKey};
-use onceward_store::{AnyStore, ApiKey, Clock, PostgresStore, SqliteStore, SqliteView, Store as _, StoreError};
+use onceward_store::{AnyStore, ApiKey, Clock, PostgresStore, SqliteStore, Store as _, StoreError};
 use onceward_worker::{Client, ClientError};
 use serde_json::{Value, json};
 
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
+use crate::place::{Chosen, Place};
 use crate::{remote, shipped};
-
-/// The file that a server makes where it is told nothing else.
-const USUAL: &str = "onceward.db";
-
-/// Where a server is looked for.
-const SERVER: &str = "http://127.0.0.1:7171";
 
 /// Make, list and revoke API keys
 ///
@@ -76,13 +70,13 @@ struct Create {
     #[arg(long, value_name = "TIME", value_parser = time)]
     expires: Option<Time>,
     #[command(flatten)]
-    place: Place,
+    desk: Desk,
 }
 
 #[derive(Args)]
 struct List {
     #[command(flatten)]
-    place: Place,
+    desk: Desk,
 }
 
 #[derive(Args)]
@@ -90,28 +84,18 @@ struct Revoke {
     /// The key's id: what stands between `ow_` and the second `_`
     id: String,
     #[command(flatten)]
-    place: Place,
+    desk: Desk,
 }
 
 fn time(text: &str) -> Result<Time, String> {
     text.parse().map_err(|_| format!("`{text}` is no time: write 2030-01-01T00:00:00Z"))
 }
 
-/// Where the keys are.
+/// Where the keys are, and how they are shown.
 #[derive(Args)]
-struct Place {
-    /// The database that they are in
-    #[arg(long, value_name = "URL")]
-    db: Option<Database>,
-    /// The server to ask
-    #[arg(long, value_name = "URL", env = "ONCEWARD_URL")]
-    server: Option<String>,
-    /// An operator's key, for the server
-    #[arg(long, value_name = "KEY", env = "ONCEWARD_KEY", hide_env_values = true)]
-    key: Option<String>,
-    /// Over https, trust those who are in this file (PEM), too
-    #[arg(long, env = "ONCEWARD_CA", value_name = "FILE")]
-    ca: Option<PathBuf>,
+struct Desk {
+    #[command(flatten)]
+    place: Place,
     /// Print JSON on standard output
     #[arg(long)]
     json: bool,
@@ -126,24 +110,24 @@ enum Asked {
 
 impl Key {
     pub(crate) fn run(self) -> Result<Outcome> {
-        let (asked, place) = match self.what {
-            What::Create(Create { owner, roles, lifecycles, name, expires, place }) => {
-                (Asked::Create(NewKey { owner, roles, lifecycles, name, expires_at: expires }), place)
+        let (asked, Desk { place, json }) = match self.what {
+            What::Create(Create { owner, roles, lifecycles, name, expires, desk }) => {
+                (Asked::Create(NewKey { owner, roles, lifecycles, name, expires_at: expires }), desk)
             }
-            What::List(List { place }) => (Asked::List, place),
-            What::Revoke(Revoke { id, place }) => (Asked::Revoke(id), place),
+            What::List(List { desk }) => (Asked::List, desk),
+            What::Revoke(Revoke { id, desk }) => (Asked::Revoke(id), desk),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match runtime.block_on(place.carry_out(&asked))? {
+        match runtime.block_on(carry_out(&place, &asked))? {
             Ok(done) => {
-                say(&if place.json { format!("{done:#}\n") } else { told(&asked, &done) })?;
-                if matches!(asked, Asked::Create(_)) && !place.json {
+                say(&if json { format!("{done:#}\n") } else { told(&asked, &done) })?;
+                if matches!(asked, Asked::Create(_)) && !json {
                     complain("This key is shown once. Send it as `Authorization: Bearer …`, or set ONCEWARD_KEY.\n");
                 }
                 Ok(Outcome::Done)
             }
             Err(refused) => {
-                if place.json {
+                if json {
                     say(&format!("{:#}\n", json!({ "error": refused.error })))?;
                 }
                 complain(&format!("error: {}\n", refused.reason));
@@ -169,30 +153,16 @@ impl Refused {
     }
 }
 
-impl Place {
-    async fn carry_out(&self, asked: &Asked) -> Came {
-        if let Some(database) = &self.db {
-            return in_database(database, asked).await;
+async fn carry_out(place: &Place, asked: &Asked) -> Came {
+    if let Chosen::Database(database) = place.chosen() {
+        return in_database(&database, asked).await;
+    }
+    match through(&place.client()?, asked).await {
+        Ok(done) => Ok(Ok(done)),
+        Err(ClientError::Problem(problem)) => {
+            Ok(Err(Refused { reason: remote::told(&problem, place.key()), error: serde_json::to_value(problem)? }))
         }
-        if self.server.is_none()
-            && let Ok(view) = SqliteView::open(USUAL)
-            && view.engine().is_none()
-        {
-            drop(view);
-            return in_database(&Database::Sqlite(USUAL.into()), asked).await;
-        }
-        let server = self.server.as_deref().unwrap_or(SERVER);
-        let key = self.key.as_deref().filter(|key| !key.is_empty());
-        match through(&remote::client(server, key, self.ca.as_deref())?, asked).await {
-            Ok(done) => Ok(Ok(done)),
-            Err(ClientError::Problem(problem)) => {
-                Ok(Err(Refused { reason: remote::told(&problem, key), error: serde_json::to_value(problem)? }))
-            }
-            Err(error) if self.server.is_none() && !Path::new(USUAL).exists() => Err(anyhow!(
-                "{error}, and there is no {USUAL} in this folder; name a database with --db, or a server with --server"
-            )),
-            Err(error) => Err(remote::hinted(error)),
-        }
+        Err(error) => Err(place.hinted(error)),
     }
 }
 

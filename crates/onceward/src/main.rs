@@ -22,6 +22,7 @@ mod migrate;
 mod new;
 mod objects;
 mod parts;
+mod place;
 mod prune;
 mod remote;
 mod serve;

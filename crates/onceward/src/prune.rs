@@ -9,32 +9,38 @@ use clap::Args;
 use onceward_core::time::Duration;
 use onceward_engine::{Config, PruneOptions, Pruned, Retention, Watch, collect, prune_watched};
 use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
+use onceward_worker::ClientError;
 use serde_json::{Value, json};
 
 use crate::answer::{Outcome, complain, say};
 use crate::bar::Bar;
 use crate::database::Database;
 use crate::objects::Kept;
+use crate::place::{Chosen, Place};
+use crate::remote;
 
 /// Take out of a database what has ended long ago
 ///
 /// Records that ended, with all of their log entries, and old answers to callers' keys. A running engine does so by itself; this
-/// is for a database file that nobody has open, or for PostgreSQL at any time. What accounts, counts and keys for ever need of
-/// them is carried forward in a checkpoint in the log, from which `onceward verify` starts. There is no way back: make a
-/// backup first.
+/// is for sooner. What accounts, counts and keys for ever need of them is carried forward in a checkpoint in the log, from which
+/// `onceward verify` starts. There is no way back: make a backup first.
+///
+/// With --db, in the database itself: a database file must not be open in a server then; PostgreSQL may be. With --server, by that
+/// server, with an operator's key; it tells nothing before it is done. With neither: in onceward.db in this folder if no server
+/// has it open, else by the server at 127.0.0.1:7171.
 ///
 /// It knows nothing of the retention that a program of yours has set for its engine: name what may go with --only.
 ///
-/// Exits with 0 when it is done; with 1 if damaged records were left where they are, or if an engine has the database open or a
-/// newer program has made it; with 2 if it cannot be opened.
+/// Exits with 0 when it is done; with 1 if damaged records were left where they are, if the server refused it, or if an engine has
+/// the database open or a newer program has made it; with 2 if nobody can be reached or it cannot be opened.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward prune --older-than 90d --dry-run\n  onceward prune --db sqlite:jobs.db --older-than 90d"
+    after_help = "Example:\n  onceward prune --older-than 90d --dry-run\n  onceward prune --db sqlite:jobs.db --older-than 90d\n  \
+                  onceward prune --server http://127.0.0.1:7171 --only onceward.delivery --older-than 2d"
 )]
 pub(crate) struct Prune {
-    /// The database
-    #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: Database,
+    #[command(flatten)]
+    place: Place,
     #[command(flatten)]
     objects: Kept,
     /// How long after its end a record is kept, as 30d or 12h
@@ -55,7 +61,7 @@ pub(crate) struct Prune {
 }
 
 /// A length of time as lifecycle files write it, and in days.
-fn length(text: &str) -> Result<Length, String> {
+pub(crate) fn length(text: &str) -> Result<Length, String> {
     let wrong = || format!("`{text}` is no length of time: write 30d, 12h or 90m");
     let micros = match text.strip_suffix('d').map(str::parse::<u32>) {
         Some(days) => i64::from(days.map_err(|_| wrong())?) * 86_400_000_000,
@@ -66,12 +72,31 @@ fn length(text: &str) -> Result<Length, String> {
 
 impl Prune {
     pub(crate) fn run(&self) -> Result<Outcome> {
-        let pruned = match self.take_out() {
-            Ok(pruned) => pruned,
-            Err(error) => return refused(error),
+        let pruned = match self.place.chosen() {
+            Chosen::Server => self.asked(),
+            Chosen::Database(database) | Chosen::Unreadable(database) => {
+                self.take_out(&database).map(|pruned| as_json(&pruned))
+            }
         };
-        say(&if self.json { format!("{:#}\n", as_json(&pruned)) } else { summary(&pruned, self.dry_run) })?;
-        Ok(if pruned.damaged.is_empty() { Outcome::Done } else { Outcome::Wanting })
+        let pruned = match pruned {
+            Ok(pruned) => pruned,
+            Err(error) => return self.refused(error),
+        };
+        say(&if self.json { format!("{pruned:#}\n") } else { summary(&pruned, self.dry_run) })?;
+        Ok(if list(&pruned["damaged"]).is_empty() { Outcome::Done } else { Outcome::Wanting })
+    }
+
+    /// By a server, which answers with what is printed.
+    fn asked(&self) -> Result<Value> {
+        let written = |length: Length| i64::try_from(length.as_micros()).map(|micros| Duration::from_micros(micros).to_string());
+        let body = json!({
+            "older_than": written(self.older_than)?,
+            "keys_older_than": written(self.keys_older_than)?,
+            "only": self.only,
+            "dry_run": self.dry_run,
+        });
+        let client = self.place.client()?;
+        Ok(remote::runtime()?.block_on(client.prune(&body))?)
     }
 
     fn retention(&self) -> Retention {
@@ -83,10 +108,10 @@ impl Prune {
         self.only.iter().fold(retention, |retention, name| retention.lifecycle(name, Some(self.older_than)))
     }
 
-    fn take_out(&self) -> Result<Pruned> {
+    fn take_out(&self, database: &Database) -> Result<Pruned> {
         let options = PruneOptions { retention: self.retention(), dry_run: self.dry_run, ..PruneOptions::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match &self.db {
+        match database {
             Database::Sqlite(path) => {
                 let name = || format!("sqlite:{}", path.display());
                 // Opening would make it.
@@ -98,10 +123,10 @@ impl Prune {
                 }
                 self.is_ready(path).with_context(name)?;
                 let store = SqliteStore::open(path, Clock::machine()).with_context(name)?;
-                runtime.block_on(self.with(&store, &options)).with_context(name)
+                runtime.block_on(self.with(&store, database, &options)).with_context(name)
             }
             Database::Postgres(url) => {
-                let done = runtime.block_on(async { self.with(&PostgresStore::open(url).await?, &options).await });
+                let done = runtime.block_on(async { self.with(&PostgresStore::open(url).await?, database, &options).await });
                 done.context("PostgreSQL")
             }
         }
@@ -119,13 +144,13 @@ impl Prune {
         Ok(())
     }
 
-    async fn with<S: Store>(&self, store: &S, options: &PruneOptions) -> Result<Pruned> {
+    async fn with<S: Store>(&self, store: &S, database: &Database, options: &PruneOptions) -> Result<Pruned> {
         let catalog = store.definitions().await?;
         if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
             return Err(anyhow!("no lifecycle of this database is called `{name}`"));
         }
         // Before anything is taken out: it may be that it is nowhere to be found.
-        let objects = self.objects.existing(&self.db).await?;
+        let objects = self.objects.existing(database).await?;
         let mut show = Show(Bar::wanted());
         let pruned = prune_watched(store, options, &mut show).await;
         show.clear();
@@ -135,6 +160,34 @@ impl Prune {
             collect(store, &objects, Config::default().orphans).await?;
         }
         Ok(pruned)
+    }
+
+    /// What may go another time is not misuse, nor is a server's no.
+    fn refused(&self, error: anyhow::Error) -> Result<Outcome> {
+        let error = match error.downcast::<ClientError>() {
+            Ok(ClientError::Problem(problem)) => {
+                if self.json {
+                    say(&format!("{:#}\n", json!({ "error": problem })))?;
+                }
+                complain(&format!("error: {}\n", remote::told(&problem, self.place.key())));
+                return Ok(Outcome::Wanting);
+            }
+            Ok(error) => return Err(self.place.hinted(error)),
+            Err(error) => error,
+        };
+        match error.downcast_ref() {
+            Some(StoreError::Locked { by }) => {
+                complain(&format!(
+                    "error: {by} has the database open; stop it, let it prune by itself, or ask it to with --server\n"
+                ));
+                Ok(Outcome::Wanting)
+            }
+            Some(StoreError::TooNew { .. } | StoreError::Busy) => {
+                complain(&format!("error: {error:#}\n"));
+                Ok(Outcome::Wanting)
+            }
+            _ => Err(error),
+        }
     }
 }
 
@@ -157,49 +210,41 @@ impl Watch for Show {
     }
 }
 
-/// What may go another time is not misuse.
-fn refused(error: anyhow::Error) -> Result<Outcome> {
-    match error.downcast_ref() {
-        Some(StoreError::Locked { by }) => {
-            let by = by.clone();
-            complain(&format!("error: {by} has the database open; stop it, or let it prune by itself\n"));
-            Ok(Outcome::Wanting)
-        }
-        Some(StoreError::TooNew { .. } | StoreError::Busy) => {
-            complain(&format!("error: {error:#}\n"));
-            Ok(Outcome::Wanting)
-        }
-        _ => Err(error),
-    }
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn summary(pruned: &Pruned, dry_run: bool) -> String {
-    let Pruned { records, entries, requests, held, busy, .. } = pruned;
-    let mut text = String::new();
-    for share in &pruned.shares {
-        let _ = writeln!(text, "{} {} {}: {}", share.lifecycle, share.owner, share.state, share.records);
+/// Of what [`as_json`] and the server tell.
+fn summary(pruned: &Value, dry_run: bool) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (records, entries) = (&pruned["records"], &pruned["entries"]);
+    let mut told = String::new();
+    for share in list(&pruned["shares"]) {
+        let [lifecycle, owner, state] = ["lifecycle", "owner", "state"].map(|name| text(&share[name]));
+        let _ = writeln!(told, "{lifecycle} {owner} {state}: {}", share["records"]);
     }
-    for damaged in &pruned.damaged {
-        let _ = writeln!(text, "kept: {damaged}");
+    for damaged in list(&pruned["damaged"]) {
+        let _ = writeln!(told, "kept: {} cannot be pruned: {}", text(&damaged["record"]), text(&damaged["why"]));
     }
-    let _ = match (dry_run, pruned.checkpoint) {
-        (true, _) => writeln!(text, "{records} records with {entries} entries would go"),
-        (false, Some(place)) => writeln!(
-            text,
+    let _ = match (dry_run, &pruned["checkpoint"]) {
+        (true, _) => writeln!(told, "{records} records with {entries} entries would go"),
+        (false, Value::Null) => writeln!(told, "no record went"),
+        (false, place) => writeln!(
+            told,
             "{records} records with {entries} entries went; the last checkpoint is entry {place} of the log"
         ),
-        (false, None) => writeln!(text, "no record went"),
     };
     for (count, what) in [
-        (requests, "answers to callers' keys were forgotten"),
-        (held, "records are old enough, and stay: others that belong to them do"),
-        (busy, "records were in use, and stay for now"),
+        ("requests", "answers to callers' keys were forgotten"),
+        ("held", "records are old enough, and stay: others that belong to them do"),
+        ("busy", "records were in use, and stay for now"),
     ] {
-        if *count > 0 {
-            let _ = writeln!(text, "{count} {what}");
+        let count = pruned[count].as_u64().unwrap_or(0);
+        if count > 0 {
+            let _ = writeln!(told, "{count} {what}");
         }
     }
-    text
+    told
 }
 
 fn as_json(pruned: &Pruned) -> Value {

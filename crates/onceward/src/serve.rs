@@ -7,6 +7,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -22,6 +23,7 @@ use crate::database::Database;
 use crate::logging::{self, LogFormat};
 use crate::objects::Kept;
 use crate::parts::parts;
+use crate::prune::length;
 
 mod image;
 mod loading;
@@ -42,8 +44,8 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 /// needs one; docs/auth.md tells more.
 ///
 /// Exits with 0 when it was told to end and has drained; with 1 if a lifecycle file is not sound, if another process has the database
-/// open or a program of another version made it, if others could reach it and there are no keys, or on the second signal; with 2 if it
-/// cannot start: the address is taken, or the database or the place for large payloads cannot be opened.
+/// open or a program of another version made it, if others could reach it and there are no keys, if it could not drain in time, or on
+/// the second signal; with 2 if it cannot start: the address is taken, or the database or the place for large payloads cannot be opened.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
@@ -66,6 +68,9 @@ pub(crate) struct Serve {
     /// How much of the places for streams, and for leases that wait, one key may take: so many in a hundred
     #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     key_share: u8,
+    /// How long it may take to finish what is under way when it is told to end, as 30s; what is not done by then is given up
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = length)]
+    drain: Duration,
     /// For developing: refuses to listen off this machine, keys or not
     #[arg(long)]
     dev: bool,
@@ -224,9 +229,17 @@ impl Serve {
             requests_per_second: self.rate_limit,
             key_share: self.key_share,
             left_out: loading.absent.clone(),
+            drain_time: self.drain,
             ..usual
         };
-        onceward_server::serve(listener, engine, settings, parts(), stop).await?;
+        if let Err(error) = onceward_server::serve(listener, engine, settings, parts(), stop).await {
+            if error.kind() == ErrorKind::TimedOut {
+                complain(&format!("error: {error}; the rest is given up\n"));
+                // As on the second signal: whoever is still at it may wait for a database that does not answer.
+                std::process::exit(1);
+            }
+            return Err(error.into());
+        }
         // The last spans are on their way still.
         tokio::task::spawn_blocking(move || observe.close()).await?;
         Ok(Outcome::Done)

@@ -86,6 +86,10 @@ fn the_first_key_closes_an_open_server() {
     assert_eq!((records.status, &*records.text()), (200, r#"{"records":[],"next":null}"#));
     served.call("GET", "/v1/records", &[("host", "evil.example")], None).is_problem(403, "foreign_host");
     served.call("GET", "/v1/records", &[("origin", "http://evil.example")], None).is_problem(403, "foreign_origin");
+    // A proxy in front of it would be this machine for everybody who can reach it.
+    for (name, value) in [("x-forwarded-for", "203.0.113.7"), ("forwarded", "for=203.0.113.7"), ("via", "1.1 edge")] {
+        served.call("GET", "/v1/records", &[(name, value)], None).is_problem(403, "forwarded");
+    }
     let jobs = "/v1/lifecycles/execution.job/records";
     served.call("POST", jobs, &[("content-type", "text/plain")], Some(b"{}")).is_problem(415, "not_json");
     // No file is named and none is free: through the server.
@@ -101,6 +105,8 @@ fn the_first_key_closes_an_open_server() {
     let anns = key(&onceward(&folder, &[&create[..], &url[..]].concat()));
     let made = served.call_as(&anns, "POST", jobs, &[], Some(b"{}"));
     assert_eq!((made.status, &made.json()["owner"]), (201, &"ann".into()), "{made:?}");
+    let passed_on = served.call_as(&anns, "GET", "/v1/records", &[("x-forwarded-for", "203.0.113.7")], None);
+    assert_eq!(passed_on.status, 200, "who shows a key may come by a proxy");
     let get = |path: &str| served.call_as(&anns, "GET", path, &[], None);
     get("/v1/keys").is_problem(403, "forbidden");
     let revoke = ["key", "revoke", &id(&anns), "--key", &first];

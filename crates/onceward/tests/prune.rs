@@ -5,7 +5,7 @@ mod desk;
 use std::path::PathBuf;
 use std::process::Output;
 
-use desk::{engine, folder, onceward, text};
+use desk::{engine, folder, onceward, serve, text};
 use onceward_core::decide::{Call, Create};
 use onceward_core::record::Actor;
 use onceward_engine::{Engine, Submission};
@@ -91,14 +91,50 @@ fn json_and_one_lifecycle_only() {
 #[test]
 fn a_file_that_an_engine_has_open_is_left_alone() {
     let (folder, _running) = notes("prune_open");
-    let done = onceward(&folder, &["prune", "--older-than", "0d"]);
+    let done = onceward(&folder, &["prune", "--db", "sqlite:onceward.db", "--older-than", "0d"]);
     assert_eq!(done.status.code(), Some(1));
-    assert!(text(&done.stderr).contains("let it prune by itself"), "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("let it prune by itself, or ask it to with --server"), "{done:?}");
     for arguments in [&["prune", "--db", "sqlite:nowhere.db"][..], &["prune", "--older-than", "soon"]] {
         let done = onceward(&folder, arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
     }
     assert!(!folder.join("nowhere.db").exists(), "nothing is made");
+}
+
+/// While a server has the database it is the server that prunes, for operators; what is printed is the same.
+#[test]
+fn a_server_prunes_for_its_operators() {
+    let (folder, running) = notes("prune_served");
+    drop(running);
+    let served = serve(&folder, &[], &[]);
+    let url = served.url();
+    let prune = |more: &[&str]| onceward(&folder, &[&["prune", "--server", &url], more].concat());
+    let dry = said(&prune(&["--older-than", "0d", "--dry-run"]));
+    assert_eq!(dry, "desk.note ann torn: 3\n3 records with 6 entries would go\n");
+    let nobody = prune(&["--only", "desk.nothing"]);
+    assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
+    assert!(text(&nobody.stderr).contains("desk.nothing"), "{nobody:?}");
+    assert_eq!(said(&prune(&["--older-than", "90m"])), "no record went\n", "they ended a moment ago");
+
+    let operator = served.key("", "ops", &["operator"]);
+    let anns = served.key(&operator, "ann", &["producer"]);
+    let refused = prune(&["--older-than", "0d"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(text(&refused.stderr).ends_with("no key was given: set ONCEWARD_KEY, or give --key\n"), "{refused:?}");
+    let forbidden = prune(&["--older-than", "0d", "--json", "--key", &anns]);
+    assert_eq!(forbidden.status.code(), Some(1), "{forbidden:?}");
+    let told: Value = serde_json::from_slice(&forbidden.stdout).expect("JSON");
+    assert_eq!(told["error"]["code"], "forbidden");
+    let arguments = ["--older-than", "0d", "--keys-older-than", "0d", "--only", "desk.note", "--json", "--key", &operator];
+    let went: Value = serde_json::from_str(&said(&prune(&arguments))).expect("JSON");
+    assert_eq!((&went["records"], &went["entries"], &went["requests"]), (&json!(3), &json!(6), &json!(4)));
+    assert_eq!(went["shares"], json!([{ "lifecycle": "desk.note", "owner": "ann", "state": "torn", "records": 3 }]));
+    assert_eq!((&went["damaged"], went["checkpoint"].is_u64()), (&json!([]), true));
+    served.stop();
+    let nobody = prune(&["--older-than", "0d"]);
+    assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
+    assert!(text(&nobody.stderr).contains("is a server running there?"), "{nobody:?}");
+    assert!(said(&onceward(&folder, &["verify"])).ends_with("all is as the log says\n"));
 }
 
 /// On a terminal it shows how far it is, and leaves nothing of that behind; elsewhere it is silent about it.

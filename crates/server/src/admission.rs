@@ -1,8 +1,8 @@
 //! Who is let in. Every request comes through here before any handler sees it: a route that forgets to ask who calls is not open for
 //! that.
 //!
-//! While no key was ever made, a server on loopback lets everybody in who comes from this machine: by a loopback name, and from no
-//! other site's page. With the first key that is over, for good.
+//! While no key was ever made, a server on loopback lets everybody in who comes from this machine: by a loopback name, from no
+//! other site's page, and by nobody's hand who may speak for others. With the first key that is over, for good.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -128,6 +128,12 @@ fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap, of_bytes: 
     if uri.authority().is_some_and(|authority| !is_loopback(authority.as_str())) {
         return Err(foreign_host());
     }
+    if let Some(name) = headers.keys().find(|name| is_of_a_proxy(name.as_str())) {
+        let detail = format!(
+            "no keys are set up here, and `{name}` says that a proxy has passed this on, perhaps for others than this machine: make a key first"
+        );
+        return Err(Problem::new(403, "forwarded", detail));
+    }
     for origin in headers.get_all(header::ORIGIN) {
         let site = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
         if !site.is_some_and(|(scheme, site)| scheme == "http" && site.eq_ignore_ascii_case(host)) {
@@ -140,6 +146,11 @@ fn from_this_machine(method: &Method, uri: &Uri, headers: &HeaderMap, of_bytes: 
         Method::POST | Method::PUT | Method::PATCH => must_be_json(headers),
         _ => Ok(()),
     }
+}
+
+/// A proxy on this machine comes from loopback, by whatever name it likes, for whoever can reach it.
+fn is_of_a_proxy(name: &str) -> bool {
+    matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
 }
 
 fn foreign_host() -> Problem {
@@ -222,6 +233,10 @@ mod tests {
         ] {
             let said = said(&Method::POST, &[own.clone(), json.clone(), origin(site)]);
             assert_eq!(said.as_deref(), Some("foreign_origin"), "{site}");
+        }
+        for name in ["forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"] {
+            let passed_on = [own.clone(), json.clone(), (HeaderName::from_static(name), "203.0.113.7")];
+            assert_eq!(said(&Method::POST, &passed_on).as_deref(), Some("forwarded"), "{name}");
         }
         let rebound = [(header::HOST, "evil.example:7171"), json.clone()];
         assert_eq!(said(&Method::POST, &rebound).as_deref(), Some("foreign_host"));

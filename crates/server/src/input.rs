@@ -129,14 +129,15 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectOf<T> {
     }
 }
 
-/// The calls of a batch. No more are kept than it takes to see that there are too many, however many come.
+/// The calls of a batch. One that is not as it should be keeps nobody from the others: what is wrong with it stands in its place.
+/// No more are kept than it takes to see that there are too many, however many come.
 #[derive(Debug)]
-pub(crate) struct Calls<T>(pub(crate) Vec<Object<T>>);
+pub(crate) struct Calls<T>(pub(crate) Vec<Result<T, Problem>>);
 
 /// One more than any batch may have.
 const MOST_CALLS: usize = 1_001;
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Calls<T> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Calls<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_seq(CallsOf(PhantomData))
     }
@@ -144,7 +145,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Calls<T> {
 
 struct CallsOf<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for CallsOf<T> {
+impl<'de, T: DeserializeOwned> Visitor<'de> for CallsOf<T> {
     type Value = Calls<T>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,8 +155,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for CallsOf<T> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Calls<T>, A::Error> {
         let mut calls = Vec::new();
         while calls.len() < MOST_CALLS {
-            match list.next_element()? {
-                Some(call) => calls.push(call),
+            match list.next_element::<&RawValue>()? {
+                Some(call) => calls.push(parsed(call.get().as_bytes())),
                 None => return Ok(Calls(calls)),
             }
         }
@@ -345,7 +346,9 @@ mod tests {
             serde_json::from_str::<Calls<Call>>(&text).map(|Calls(calls)| calls.len()).expect("a list")
         };
         assert_eq!([0, 1, 1_000, 1_001, 100_000].map(kept), [0, 1, 1_000, 1_001, 1_001]);
-        assert!(serde_json::from_str::<Calls<Call>>("[{}, []]").is_err());
+        let Calls(calls) = serde_json::from_str::<Calls<Call>>("[{}, [], {}]").expect("a list");
+        assert_eq!(calls.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+        assert!(serde_json::from_str::<Calls<Call>>("[{}, [}, {}]").is_err(), "no JSON");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::App;
 use crate::door::Door;
@@ -35,8 +35,13 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Connections for which there is no room, and which are told so at the same time; others are closed without a word.
 const TURNED_AWAY: usize = 64;
 
+/// Of the time that a drain may take, the last part of this many is the engine's own: a client that is slow to the end must not cost
+/// the jobs that are to be given back.
+const FOR_THE_ENGINE: u32 = 6;
+
 /// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work
-/// is told that there is none, streams end, and the engine is closed.
+/// is told that there is none, streams end, and the engine is closed. All of that has its time: what is not done by then is given
+/// up, and told as an error of the kind [`TimedOut`](io::ErrorKind::TimedOut).
 pub async fn serve(
     listener: TcpListener,
     engine: Engine<AnyStore>,
@@ -70,10 +75,13 @@ pub async fn serve(
         }
     }
     tracing::info!("stopping: what is under way is finished");
+    let (began, whole) = (Instant::now(), app.settings().drain_time);
+    // No more leases: neither for workers inside the process, nor for others.
+    app.engine().leave();
     app.gate().leave();
     // Leases that wait look up, and see that nobody hands out work any more.
     app.engine().wake();
-    let drained = timeout(app.settings().drain_time, async {
+    let drained = timeout_at(began + (whole - whole / FOR_THE_ENGINE), async {
         // Whoever comes meanwhile is told that the server is leaving, which a closed port could not say; and a worker can still report.
         let mut quiet = pin!(app.gate().quiet());
         loop {
@@ -86,12 +94,18 @@ pub async fn serve(
         let all = u32::try_from(app.settings().connections.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let _ = places.acquire_many(all).await;
     });
-    if drained.await.is_err() {
-        tracing::warn!("not everything came to an end in time");
-    }
+    let are_answered = drained.await.is_ok();
     watching.shutdown().await;
-    app.engine().close().await;
-    Ok(())
+    // A database that does not answer would be waited for without end.
+    let is_closed = timeout_at(began + whole, app.engine().close()).await.is_ok();
+    let given_up = match (are_answered, is_closed) {
+        (true, true) => return Ok(()),
+        (false, true) => "not every request came to an end in time",
+        (true, false) => "the engine did not come to an end in time",
+        (false, false) => "neither every request nor the engine came to an end in time",
+    };
+    tracing::error!("{given_up}: the rest is given up; what was answered is kept");
+    Err(io::Error::new(io::ErrorKind::TimedOut, given_up))
 }
 
 /// Where connections are taken in.

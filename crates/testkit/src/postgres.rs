@@ -34,8 +34,11 @@ while read -r word; do
     case $word in
     start) begin "$@" ;;
     stop) kill -QUIT $pid; wait $pid 2>/dev/null; echo stopped ;;
+    freeze) kill -STOP $pid $(cat /proc/$pid/task/$pid/children); echo frozen ;;
+    thaw) kill -CONT $pid $(cat /proc/$pid/task/$pid/children); echo thawed ;;
     esac
 done
+kill -CONT $pid $(cat /proc/$pid/task/$pid/children 2>/dev/null) 2>/dev/null
 kill -QUIT $pid 2>/dev/null
 wait $pid 2>/dev/null
 rm -rf "$dir"
@@ -124,6 +127,16 @@ impl Server {
     /// And comes back.
     pub fn start_again(&self) {
         self.tell("start", "started");
+    }
+
+    /// It stands still, and its connections stay open: nobody is answered.
+    pub fn freeze(&self) {
+        self.tell("freeze", "frozen");
+    }
+
+    /// And goes on.
+    pub fn thaw(&self) {
+        self.tell("thaw", "thawed");
     }
 
     fn tell(&self, word: &str, answer: &str) {

@@ -22,7 +22,7 @@
 //! | `wire.rs` | one question and its answer: time-outs, and trying again where that is safe |
 //! | `error.rs` | why there is no answer, or why it was no |
 //! | `shape.rs`, `payload.rs` | what comes over the wire, with types |
-//! | `records.rs`, `leases.rs`, `reports.rs`, `stream.rs`, `keys.rs` | the calls, one file a resource |
+//! | `records.rs`, `leases.rs`, `reports.rs`, `stream.rs`, `operators.rs` | the calls, one file a resource |
 //! | `work/` | workers: a closure for each job, its lease kept alive |
 //! | `command/` | workers that run a program for each job, and see to it that it ends |
 //!
@@ -37,8 +37,8 @@
 mod client;
 mod command;
 mod error;
-mod keys;
 mod leases;
+mod operators;
 mod payload;
 mod records;
 mod reports;

@@ -130,18 +130,13 @@ fn clash(
         None => false,
     };
     Ok(match clash {
-        Clash::Return if before.is_none() && (readable || after.owner == draft_owner(draft, holder)?) => {
-            Halt::Holder(holder)
-        }
+        // Not even to its own owner, where the lifecycle lets others read and not the owner.
+        Clash::Return if before.is_none() && readable => Halt::Holder(holder),
         Clash::Return => Halt::Refuse(refusal(after, event, 409, "key_taken", "another record has this key")),
         Clash::Refuse { status, code } => {
             Halt::Refuse(refusal(after, event, *status, code, "another record has this key"))
         }
     })
-}
-
-fn draft_owner(draft: &Draft, holder: RecordId) -> Step<Arc<str>> {
-    Ok(draft.find(holder)?.map_or_else(|| "".into(), |record| Arc::clone(&record.owner)))
 }
 
 fn held(record: &Record, on: &[KeyPart], within: Option<StateSet>) -> Option<Vec<Arc<str>>> {

@@ -1,6 +1,7 @@
 //! What callers learn of records that are not theirs to read.
 
-use onceward_core::decide::Call;
+use onceward_core::decide::{Call, NoOpReason};
+use onceward_core::record::Actor;
 use onceward_testkit::{operator, user};
 
 use crate::stage;
@@ -42,6 +43,34 @@ spawn = [{ lifecycle = "mail.address", fields = { name = "record.to" } }]
     assert_eq!(stage.all("mail.address").len(), 1);
     // A caller's own creation still learns nothing of it.
     stage.create("mail.address", &user("bob")).with("name", "zoe").refused(409, "key_taken");
+}
+
+/// Nor does its owner, where the lifecycle lets others read it and not the owner.
+#[test]
+fn an_owner_who_may_not_read_is_not_shown_the_holder() {
+    let mut stage = stage(&[r#"
+language = 1
+lifecycle = "court.plea"
+about = "filed by its owner, and read by judges only"
+[states]
+filed = { about = "filed", rest = true }
+[fields]
+name = { type = "string" }
+[unique]
+name = { on = ["name"], clash = "return" }
+[who]
+judge = "'judge' in actor.roles"
+[access]
+read = ["judge"]
+[[on.create]]
+go = "-> filed"
+take = ["name"]
+"#]);
+    let first = stage.create("court.plea", &user("ann")).with("name", "one").ok();
+    stage.create("court.plea", &user("ann")).with("name", "one").refused(409, "key_taken");
+    let judge = Actor::new("zoe", &["producer", "judge"]);
+    let shown = stage.create("court.plea", &judge).with("name", "one").outcome().no_op(NoOpReason::Holder);
+    assert_eq!(shown, first, "who may read it is shown it");
 }
 
 pub(crate) const GUARDED: &str = r#"

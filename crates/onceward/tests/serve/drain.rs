@@ -3,11 +3,12 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 
-use onceward_testkit::http::{JSON, answer, write};
-use onceward_testkit::served::{BOTH, Db, Served};
+use onceward_testkit::http::{JSON, PATIENCE, answer, write};
+use onceward_testkit::postgres;
+use onceward_testkit::served::{self, BOTH, Db, Served};
 use serde_json::json;
 
-use crate::server::start;
+use crate::server::{BINARY, start};
 
 const WANTED: &[u8] = br#"{"lifecycles": ["execution.job"], "worker": "w", "wait_ms": 120000}"#;
 
@@ -16,6 +17,14 @@ fn waiting(served: &Served) -> TcpStream {
     let mut stream = served.connect();
     write(&mut stream, "POST", "/v1/leases", &[], Some(WANTED));
     stream
+}
+
+/// Comes back when the worker waits indeed.
+fn waits(served: &Served) {
+    let began = std::time::Instant::now();
+    while !served.get("/metrics").text().contains("\nonceward_http_long_polls 1\n") {
+        assert!(began.elapsed() < PATIENCE, "nobody waits");
+    }
 }
 
 #[test]
@@ -28,9 +37,11 @@ fn what_is_under_way_is_finished() {
         let headers = [JSON, ("content-length", &*body.len().to_string())];
         let mut half = served.begin_as("", "POST", "/v1/lifecycles/execution.job/records", &headers);
         half.write_all(&body[..1]).unwrap();
-        // Until both are under way: what was sent before on other connections is taken in first.
+        // Until both are under way: what was sent before on other connections is taken in first. But a lease asks the database before
+        // it waits.
         served.get("/livez");
         served.get("/livez");
+        waits(&served);
         served.signal("TERM");
         // The worker is told at once that there is nothing.
         let empty = answer(&waiting);
@@ -57,6 +68,35 @@ fn with_nothing_under_way_it_ends_at_once() {
     assert_eq!(answer(&kept).status, 200);
     served.signal("INT");
     assert_eq!(served.ended().code(), Some(0));
+}
+
+/// A database that stands still keeps nobody: neither calls that wait for it nor the engine's own end.
+#[test]
+fn a_frozen_database_does_not_keep_it() {
+    let database = postgres::Server::start();
+    let mut served = Served::start(served::command(BINARY, &database.database()).args(["--drain", "2s"]));
+    served.job(&json!(1));
+    database.freeze();
+    let mut under_way = served.connect();
+    write(&mut under_way, "POST", "/v1/lifecycles/execution.job/records", &[], Some(b"{}"));
+    served.signal("TERM");
+    let code = ended_in_time(&mut served);
+    database.thaw();
+    assert_eq!(code, Some(1));
+}
+
+/// Its exit code. One that goes on for long is killed, and has none.
+fn ended_in_time(served: &mut Served) -> Option<i32> {
+    let (pid, (over, waits)) = (served.pid().to_string(), std::sync::mpsc::channel::<()>());
+    let guard = std::thread::spawn(move || {
+        if waits.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            let _ = std::process::Command::new("kill").args(["-KILL", &pid]).status();
+        }
+    });
+    let code = served.ended().code();
+    drop(over);
+    guard.join().expect("it ends");
+    code
 }
 
 #[test]

@@ -90,6 +90,40 @@ fn many_report_at_once() {
     }
 }
 
+/// One call that nobody can read keeps nobody from the others of its batch.
+#[test]
+fn what_is_malformed_is_refused_in_its_place() {
+    for db in BOTH {
+        let served = start(db);
+        let codes = |results: &serde_json::Value| -> Vec<String> {
+            let results = results["results"].as_array().unwrap_or_else(|| panic!("{results}"));
+            results.iter().map(|one| one["error"]["code"].as_str().unwrap_or_default().to_owned()).collect()
+        };
+        let records = json!({ "records": [{ "payload": 1 }, { "id": "none" }, [], { "payload": 2 }] });
+        let made = served.post("/v1/lifecycles/execution.job/records/batch", &records).json();
+        assert_eq!(codes(&made), ["", "bad_input", "bad_input", ""], "{db:?} {made}");
+        let wanted = json!({ "lifecycles": ["execution.job"], "worker": "w", "max": 2, "start": true });
+        let leased = served.post("/v1/leases", &wanted).json();
+        let id = |at: usize| leased["executions"][at]["id"].clone();
+        let reports = json!({ "reports": [
+            { "execution": id(0), "token": 1, "do": "commit", "result": 7, "finish": true },
+            { "token": 1, "do": "finish" },
+            { "execution": id(1), "token": 1 },
+            { "execution": id(1), "token": "one", "do": "yield" },
+            { "execution": id(1), "token": 1, "do": "commit", "finish": true },
+        ] });
+        let told = served.post("/v1/executions/batch", &reports).json();
+        assert_eq!(codes(&told), ["", "bad_input", "bad_input", "bad_input", ""], "{db:?} {told}");
+        assert_eq!(told["results"][4]["record"]["state"], "SUCCEEDED");
+        let job = served.job(&json!(3));
+        let events =
+            json!({ "events": [{ "record": 7, "event": "cancel" }, { "event": "cancel" }, { "record": job, "event": "cancel" }] });
+        let fired = served.post("/v1/events/batch", &events).json();
+        assert_eq!(codes(&fired), ["bad_input", "bad_input", "no_such_event"], "{db:?} {fired}");
+        served.post("/v1/events/batch", &json!({ "events": {} })).is_problem(422, "bad_input");
+    }
+}
+
 #[test]
 fn a_lost_lease_is_told() {
     let served = start(Db::Sqlite);

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::records::submit;
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Calls, Given, Object, Small};
+use crate::input::{self, At, Calls, Given, Small};
 use crate::observe;
 use crate::problem::{self, Problem};
 use crate::shape::{RecordShape, Text, ok};
@@ -200,7 +200,7 @@ impl<'a> FiredEvent<'a> {
     responses((status = 200, description = "What became of each", body = FiredEvents))
 )]
 async fn fire_batch(State(app): State<App>, caller: Caller, Given(new): Given<NewEvents>) -> Result<Response, Problem> {
-    let submissions = new.events.0.into_iter().map(|Object(event)| event.submission(&caller.actor));
+    let submissions = new.events.0.into_iter().map(|event| event?.submission(&caller.actor));
     let answers = submit(&app, submissions.collect()).await?;
     ok(&FiredEvents { results: answers.iter().map(FiredEvent::of).collect() })
 }

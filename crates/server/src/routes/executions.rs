@@ -110,7 +110,7 @@ impl NewReport {
     fn told(&self) -> Result<(ExecutionId, Report), Problem> {
         match (self.execution, self.report) {
             (Some(at), Some(report)) => Ok((at, report)),
-            _ => Err(Problem::bad_input("each report of a batch names its `execution`, and says what to `do`")),
+            _ => Err(not_told()),
         }
     }
 
@@ -141,6 +141,10 @@ impl NewReport {
         let own = self.traceparent.as_deref().and_then(Trace::parse);
         Ok(Submission::new(actor, call).traced(own.or_else(observe::trace)))
     }
+}
+
+fn not_told() -> Problem {
+    Problem::bad_input("each report of a batch names its `execution`, and says what to `do`")
 }
 
 fn length(ms: u64) -> Duration {
@@ -186,6 +190,7 @@ pub(crate) struct Reported<'a> {
 
 /// An answer, and the execution that it is about where another has begun since.
 struct Known {
+    at: ExecutionId,
     answer: Answer,
     older: Option<Execution>,
 }
@@ -199,10 +204,11 @@ impl Known {
         let newest = answer.record.as_ref().and_then(|record| record.execution.as_ref());
         let is_newest = newest.is_some_and(|execution| execution.token == at.token);
         let older = if is_newest { None } else { app.engine().execution(actor, at).await? };
-        Ok(Self { answer, older })
+        Ok(Self { at, answer, older })
     }
 
-    fn shape(&self, at: ExecutionId) -> Reported<'_> {
+    fn shape(&self) -> Reported<'_> {
+        let at = self.at;
         let newest = self.answer.record.as_ref().and_then(|record| record.execution.as_ref());
         let execution = newest.filter(|execution| execution.token == at.token).or(self.older.as_ref());
         Reported {
@@ -236,7 +242,7 @@ async fn report(
 ) -> Result<Response, Problem> {
     let submission = new.submission(&caller.actor, at, report)?;
     match app.engine().submit(submission).await {
-        Ok(answer) => ok(&Known::of(&app, &caller.actor, at, answer).await?.shape(at)),
+        Ok(answer) => ok(&Known::of(&app, &caller.actor, at, answer).await?.shape()),
         Err(error) => Err(with_effect(&app, &caller.actor, at.record, error.into()).await),
     }
 }
@@ -290,10 +296,10 @@ pub(crate) struct ReportedOne<'a> {
 }
 
 impl<'a> ReportedOne<'a> {
-    fn of(at: ExecutionId, known: &'a Result<Known, Problem>) -> Self {
+    fn of(known: &'a Result<Known, Problem>) -> Self {
         match known {
             Ok(known) => {
-                let Reported { execution, record, stop } = known.shape(at);
+                let Reported { execution, record, stop } = known.shape();
                 Self { execution, record, stop: Some(stop), error: None }
             }
             Err(problem) => Self { execution: None, record: None, stop: None, error: Some(problem.shape()) },
@@ -314,20 +320,24 @@ async fn report_batch(
     caller: Caller,
     Given(new): Given<NewReports>,
 ) -> Result<Response, Problem> {
-    let told = new.reports.0.iter().map(|Object(report)| report.told()).collect::<Result<Vec<_>, _>>()?;
-    let reports = new.reports.0.into_iter().zip(&told);
-    let submissions = reports.map(|(Object(report), (at, what))| report.submission(&caller.actor, *at, *what));
-    let answers = submit(&app, submissions.collect()).await?;
+    // One that cannot be told apart is refused in its place, and keeps nobody from the others.
+    let (mut told, mut submissions) = (Vec::new(), Vec::new());
+    for report in new.reports.0 {
+        let read = report.and_then(|report| report.told().map(|told| (report, told)));
+        told.push(read.as_ref().ok().map(|(_, (at, _))| *at));
+        submissions.push(read.and_then(|(report, (at, what))| report.submission(&caller.actor, at, what)));
+    }
+    let answers = submit(&app, submissions).await?;
     let mut known = Vec::with_capacity(answers.len());
-    for ((at, _), answer) in told.iter().zip(answers) {
-        known.push(match answer {
-            Ok(answer) => Known::of(&app, &caller.actor, *at, answer).await,
+    for (at, answer) in told.into_iter().zip(answers) {
+        known.push(match (at, answer) {
+            (Some(at), Ok(answer)) => Known::of(&app, &caller.actor, at, answer).await,
             // Of an effect that won only whose it is: a thousand times the whole of it would be asked for with a few bytes.
-            Err(problem) => Err(problem),
+            (_, Err(problem)) => Err(problem),
+            (None, Ok(_)) => Err(not_told()),
         });
     }
-    let results = told.iter().zip(&known).map(|((at, _), known)| ReportedOne::of(*at, known));
-    ok(&ReportedAll { results: results.collect() })
+    ok(&ReportedAll { results: known.iter().map(ReportedOne::of).collect() })
 }
 
 /// An attempt at a job

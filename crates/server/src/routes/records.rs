@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::caller::Caller;
-use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Object, Small};
+use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Small};
 use crate::named;
 use crate::observe;
 use crate::problem::{self, Problem};
@@ -168,7 +168,7 @@ async fn create_batch(
     At(lifecycle): At<String>,
     Given(new): Given<NewRecords>,
 ) -> Result<Response, Problem> {
-    let submissions = new.records.0.into_iter().map(|Object(new)| new.submission(&caller.actor, &lifecycle));
+    let submissions = new.records.0.into_iter().map(|new| new?.submission(&caller.actor, &lifecycle));
     let answers = submit(&app, submissions.collect()).await?;
     let answers = answers.into_iter().map(|answer| match answer {
         Ok(answer) if answer.record.is_none() => Err(Problem::gone(answer.subject)),

@@ -56,6 +56,10 @@ set   = { note = "input.note" }
 go = "waiting -> dropped"
 by = "owner"
 
+[[on.mark]]
+go  = "running"
+set = { note = "'marked'" }
+
 [[on.lease]]
 go = "waiting -> running"
 
@@ -91,7 +95,7 @@ pub(crate) fn on_sqlite(settings: Settings, parts: Vec<Part>, test: impl AsyncFn
 pub(crate) struct House {
     pub(crate) engine: Engine<AnyStore>,
     address: SocketAddr,
-    stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<std::io::Result<()>>,
 }
 
@@ -110,7 +114,7 @@ impl House {
             let _ = stopped.await;
         };
         let serving = tokio::spawn(serve(listener, engine.clone(), settings, parts, until));
-        Self { engine, address, stop, serving }
+        Self { engine, address, stop: Some(stop), serving }
     }
 
     /// The text of a new key.
@@ -124,9 +128,21 @@ impl House {
 
     /// Blocks: the server runs on threads of its own.
     pub(crate) fn send(&self, key: Option<&str>, method: &str, path: &str, body: Option<&Json>) -> Reply {
+        self.send_with(key, method, path, &[], body)
+    }
+
+    /// The same with more headers.
+    pub(crate) fn send_with(
+        &self,
+        key: Option<&str>,
+        method: &str,
+        path: &str,
+        more: &[(&str, &str)],
+        body: Option<&Json>,
+    ) -> Reply {
         let address = self.address.to_string();
         let bearer = key.map(|key| format!("Bearer {key}"));
-        let mut headers = vec![("host", &*address), ("connection", "close")];
+        let mut headers = [&[("host", &*address), ("connection", "close")], more].concat();
         headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
         let body = body.map(ToString::to_string);
         http::call(self.address, method, path, &headers, body.as_deref().map(str::as_bytes)).lasting()
@@ -136,8 +152,13 @@ impl House {
         self.address
     }
 
-    pub(crate) async fn close(self) {
-        let _ = self.stop.send(());
+    /// Tell it to end; what is under way keeps it.
+    pub(crate) fn leave(&mut self) {
+        let _ = self.stop.take().map(|stop| stop.send(()));
+    }
+
+    pub(crate) async fn close(mut self) {
+        self.leave();
         self.serving.await.expect("it ends").expect("without an error");
     }
 }

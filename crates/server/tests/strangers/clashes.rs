@@ -1,5 +1,6 @@
 //! What is taken already.
 
+use onceward_core::diagnostic::{File, Files};
 use serde_json::{Value as Json, json};
 
 use crate::people::{NOBODY, create, on_both};
@@ -47,6 +48,58 @@ fn a_clash_shows_nothing_of_the_other() {
             assert_eq!(said[0], said[1]);
             assert!(said[0].text().contains("not_allowed"), "{said:?}");
         }
+        house.close().await;
+    });
+}
+
+/// Filed by its owner, and read by judges only.
+const PLEA: &str = r#"
+language  = 1
+lifecycle = "house.plea"
+about     = "Filed by its owner, and read by judges only"
+[states]
+filed = { about = "for a judge", rest = true }
+[fields]
+name = { type = "string" }
+note = { type = "string", optional = true }
+[unique]
+name = { on = ["name"], clash = "return" }
+[who]
+judge = "'judge' in actor.roles"
+[access]
+read = ["judge"]
+[[on.create]]
+go   = "-> filed"
+take = ["name", "note"]
+"#;
+
+/// A key that returns its holder does so to who may read it, and to nobody else: not even to its owner.
+#[test]
+fn a_holder_is_returned_to_its_readers_only() {
+    on_both(async |house| {
+        let file = File { name: "plea.toml".to_owned(), text: PLEA.into() };
+        house.engine.define(&Files { files: vec![file] }).await.expect("a sound file");
+        let (ann, eve) = (house.key("ann", &["producer"], &[]).await, house.key("eve", &["producer"], &[]).await);
+        let judge = house.key("zoe", &["producer", "judge"], &[]).await;
+        let path = "/v1/lifecycles/house.plea/records";
+        let file = |key: &str| {
+            let new = json!({ "fields": { "name": "one", "note": "of another" } });
+            let batch = json!({ "records": [new] });
+            (house.send(Some(key), "POST", path, Some(&new)), house.send(Some(key), "POST", &format!("{path}/batch"), Some(&batch)))
+        };
+        let secret = json!({ "fields": { "name": "one", "note": "of ann's" } });
+        assert_eq!(house.send(Some(&ann), "POST", path, Some(&secret)).status, 201);
+        for key in [&ann, &eve] {
+            let (one, many) = file(key);
+            one.is_problem(409, "key_taken");
+            assert!(many.text().contains("key_taken"), "{many:?}");
+            for said in [one.text(), many.text()] {
+                assert!(!said.contains("of ann's") && !said.contains("ann\""), "{said}");
+            }
+        }
+        let (one, many) = file(&judge);
+        assert_eq!((one.status, &one.json()["fields"]["note"]), (200, &json!("of ann's")), "{one:?}");
+        assert_eq!(many.json()["results"][0]["record"]["fields"]["note"], "of ann's");
         house.close().await;
     });
 }

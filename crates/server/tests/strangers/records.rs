@@ -1,5 +1,6 @@
 //! One record, and lists of many.
 
+use onceward_core::diagnostic::{File, Files};
 use onceward_testkit::http::Reply;
 use serde_json::{Value as Json, json};
 
@@ -62,6 +63,79 @@ fn a_foreign_record_is_answered_like_none() {
         assert!(compared > 200);
         house.close().await;
     });
+}
+
+/// INV-9: an event under a key is answered again for ever, but its record is shown to the worker only as long as the lease lasts.
+#[test]
+fn a_worker_whose_lease_is_over_is_shown_no_record() {
+    on_both(async |house| {
+        let (ann, bob) = (house.key("ann", &["producer"], &[]).await, house.key("bob", &["worker"], &[]).await);
+        let (id, given_back) = (create(&house, &ann, &json!({})), create(&house, &ann, &json!({})));
+        let wanted = json!({ "lifecycles": ["house.job"], "worker": "w", "max": 2 });
+        house.send(Some(&bob), "POST", "/v1/leases", Some(&wanted)).ok();
+        let mark = |id: &str| {
+            let path = format!("/v1/records/{id}/events/mark");
+            let key = [("idempotency-key", id)];
+            house.send_with(Some(&bob), "POST", &path, &key, Some(&json!({ "token": 1 }))).ok()
+        };
+        for id in [&id, &given_back] {
+            let (first, again) = (mark(id), mark(id));
+            assert_eq!(first["record"]["fields"]["note"], "marked", "{first}");
+            assert_eq!(again, first, "the lease lasts");
+        }
+        let report = |id: &str, what: &str, body: &Json| {
+            house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/{what}"), Some(body)).ok()
+        };
+        report(&id, "commit", &json!({ "token": 1, "finish": true }));
+        report(&given_back, "yield", &json!({ "token": 1 }));
+        house.send(Some(&ann), "POST", &format!("/v1/records/{given_back}/events/write"), Some(&json!({ "input": { "note": "of ann's" } }))).ok();
+        for id in [&id, &given_back] {
+            assert_eq!(house.send(Some(&bob), "GET", &format!("/v1/records/{id}"), None).status, 404);
+            assert_eq!(mark(id), json!({ "record": null, "spawned": [] }));
+        }
+        house.close().await;
+    });
+}
+
+/// INV-9: once a lifecycle has a version that hides its records, nobody counts others' of it; a look tells what each record's own
+/// version shows.
+#[test]
+fn a_count_tells_of_no_version_that_hides() {
+    on_both(async |house| {
+        let (ann, eve) = (house.key("ann", &["producer"], &[]).await, house.key("eve", &["producer"], &[]).await);
+        house.engine.define(&board("anyone")).await.expect("a sound file");
+        let pin = || house.send(Some(&ann), "POST", "/v1/lifecycles/house.board/records", Some(&json!({}))).json();
+        let counts = |key: &str| house.send(Some(key), "GET", "/v1/lifecycles/house.board", None).ok()["counts"].clone();
+        let open = pin();
+        let seen = |id: &Json| house.send(Some(&eve), "GET", &format!("/v1/records/{}", id["id"].as_str().expect("an id")), None).status;
+        let shown = counts(&eve);
+        assert_eq!(shown, counts(&ann), "all are open to anyone");
+        house.engine.define(&board("owner")).await.expect("a sound file");
+        let before = counts(&eve);
+        let hidden = pin();
+        assert_eq!((seen(&open), seen(&hidden)), (200, 404));
+        assert_eq!(counts(&eve), before, "of what eve may not see nothing is told");
+        assert_ne!(counts(&ann), before);
+        house.close().await;
+    });
+}
+
+/// Notes on a board, for these readers.
+fn board(readers: &str) -> Files {
+    let text = format!(
+        r#"
+language  = 1
+lifecycle = "house.board"
+about     = "A note on a board"
+[states]
+pinned = {{ about = "for its readers", rest = true }}
+[access]
+read = ["{readers}"]
+[[on.create]]
+go = "-> pinned"
+"#
+    );
+    Files { files: vec![File { name: "board.toml".to_owned(), text: text.as_str().into() }] }
 }
 
 /// Without the times at which a worker was last seen: they go on.

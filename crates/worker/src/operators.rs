@@ -1,4 +1,6 @@
-//! API keys, for operators.
+//! What operators ask for: API keys, and pruning.
+
+use std::time::Duration;
 
 use http::Method;
 use serde_json::Value as Json;
@@ -6,6 +8,9 @@ use serde_json::Value as Json;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::wire::{Again, Ask};
+
+/// Pruning rests as long as it works, and a database may be large; but whoever waits longer has lost the server.
+const PRUNES: Duration = Duration::from_hours(24);
 
 impl Client {
     /// Make a key: `{owner, roles, lifecycles?, name?, expires_at?}`. Its text is under `key` in the answer, and nowhere else. Never sent
@@ -37,5 +42,10 @@ impl Client {
         }
         let ask = Ask { method: Method::DELETE, ..Ask::get(format!("/v1/keys/{id}")) };
         self.ask(&ask).await
+    }
+
+    /// Take out what has ended long ago: `{older_than?, keys_older_than?, only?, dry_run?}`. The answer comes when it is done.
+    pub async fn prune(&self, asked: &Json) -> Result<Json, ClientError> {
+        self.ask(&Ask { wait: PRUNES, ..Ask::post("/v1/prune".to_owned(), asked)? }).await
     }
 }
