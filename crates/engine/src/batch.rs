@@ -330,8 +330,9 @@ fn is_nothing(writes: &[Write]) -> bool {
 const ID_BITS: u32 = 74;
 const CHANCE_BITS: u32 = 54;
 
-/// A batch has one time, and records of one time are ordered by their ids; so ids made by later operations must be larger, or
-/// messages of one record would go out of order. One whose questions were answered keeps its seed: they may name an id.
+/// A batch has one time, and records of one time are ordered by their ids; so ids made by later operations should be larger, that
+/// jobs which callers make go as they came in. One whose questions were answered keeps its seed: they may name an id. Messages
+/// to the outside need none of it: core orders them by their record's version.
 fn number(requests: &mut [Request]) {
     for (at, request) in requests.iter_mut().enumerate().filter(|(_, request)| request.operation.answers.is_empty()) {
         let at = u128::try_from(at).unwrap_or(u128::MAX) << CHANCE_BITS & ((1 << ID_BITS) - 1);

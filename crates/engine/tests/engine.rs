@@ -16,6 +16,8 @@ mod moving;
 mod objects;
 #[path = "engine/once.rs"]
 mod once;
+#[path = "engine/order.rs"]
+mod order;
 #[path = "engine/promises.rs"]
 mod promises;
 #[path = "engine/prune.rs"]

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::access::Caller;
 use super::changes::{AuditEntry, NewPayload};
+use super::create::NewId;
 use super::draft::{Draft, Mark};
 use super::halt::{Halt, Step, refusal};
 use super::input::Given;
@@ -134,6 +135,7 @@ impl<'a> Run<'a> {
             self.draft.audit.push(AuditEntry { record: Some(id), tag: Arc::clone(tag) });
         }
         let (owner, payload) = (Arc::clone(&record.owner), record.payload);
+        let version = record.version + 1;
         let entered = row.to.is_some() && !record.lifecycle.rows(EventKind::Enter).is_empty();
         if before.is_some() {
             self.draft.put(record)?;
@@ -144,14 +146,17 @@ impl<'a> Run<'a> {
 
         for spawn in plan.spawn {
             let payload = if spawn.same_payload { payload } else { None };
-            self.spawn(id, &spawn.lifecycle, &spawn.fields, spawn.owner, payload)?;
+            let made = self.draft.new_id();
+            self.spawn(id, made, &spawn.lifecycle, &spawn.fields, spawn.owner, payload)?;
         }
         for delivery in plan.deliver {
             let payload =
                 Payload { sha256: Sha256::digest(delivery.body.as_bytes()).into(), bytes: delivery.body.len() as u64 };
             self.draft.payloads.push(NewPayload { payload, bytes: delivery.body });
             let fields = [("to".into(), delivery.to), ("source".into(), Value::text(id.to_string()))];
-            self.spawn(id, "onceward.delivery", &fields, Arc::clone(&owner), Some(payload))?;
+            self.draft.senders.push(id);
+            let made = self.draft.message_id(version);
+            self.spawn(id, made, "onceward.delivery", &fields, Arc::clone(&owner), Some(payload))?;
         }
         for cause in plan.require {
             if !self.require(cause)? {
@@ -213,14 +218,16 @@ impl<'a> Run<'a> {
     fn spawn(
         &mut self,
         from: RecordId,
+        id: RecordId,
         lifecycle: &str,
         fields: &[(Arc<str>, Value)],
         owner: Arc<str>,
         payload: Option<Payload>,
     ) -> Step<()> {
         let mark = self.mark();
-        let made =
-            self.nested(from, |run| run.create(lifecycle, None, owner, Given::Values(fields), payload, Caller::Record));
+        let made = self.nested(from, |run| {
+            run.create(lifecycle, NewId::Made(id), owner, Given::Values(fields), payload, Caller::Record)
+        });
         match made {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(reason)) => {

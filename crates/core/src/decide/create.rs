@@ -12,6 +12,15 @@ use crate::model::{EventKind, Lifecycle, PayloadBounds};
 use crate::record::{Payload, Record};
 use crate::value::{RecordId, Value};
 
+/// Where the id of a new record comes from.
+#[derive(Clone, Copy)]
+pub(super) enum NewId {
+    /// The caller, so that there may be one of this id.
+    Given(RecordId),
+    /// The draft.
+    Made(RecordId),
+}
+
 impl Run<'_> {
     /// A creation asked for by a caller.
     pub(super) fn create_for_caller(&mut self, create: &Create) -> Step<RecordId> {
@@ -33,7 +42,8 @@ impl Run<'_> {
             return Err(Halt::Refuse(refusal_of_call("create", 422, "bad_input", reason)));
         }
         let given = Given::Json(&create.fields);
-        let made = self.create(&create.lifecycle, create.id, owner, given, create.payload, Caller::Key(None))?;
+        let id = create.id.map_or_else(|| NewId::Made(self.draft.new_id()), NewId::Given);
+        let made = self.create(&create.lifecycle, id, owner, given, create.payload, Caller::Key(None))?;
         made.map_err(|not_taken| {
             let (status, code, reason) = match not_taken {
                 NotTaken::State | NotTaken::Guard => (409, "not_taken", "no row takes this creation".to_owned()),
@@ -56,7 +66,7 @@ impl Run<'_> {
     pub(super) fn create(
         &mut self,
         lifecycle: &str,
-        id: Option<RecordId>,
+        id: NewId,
         owner: Arc<str>,
         given: Given,
         payload: Option<Payload>,
@@ -71,11 +81,9 @@ impl Run<'_> {
         }
         // An operation that is decided again after it was saved must not make its record anew over the old one. But whoever could not
         // have made one is not told that there is one.
-        let (id, taken) = if let Some(id) = id {
-            (id, self.draft.stored(id)?.is_some())
-        } else {
-            let id = self.draft.new_id();
-            (id, self.draft.is_known(id))
+        let (id, taken) = match id {
+            NewId::Given(id) => (id, self.draft.stored(id)?.is_some()),
+            NewId::Made(id) => (id, self.draft.is_known(id)),
         };
         let record = self.newborn(&lifecycle, id, owner, payload);
         let occasion = Occasion { event: "create", caller, given, result: &[], error: None, creating: true };

@@ -28,6 +28,13 @@ pub(super) struct Entry {
 /// than all else that is kept of them.
 const SCANNED: usize = 8;
 
+/// What a `UUIDv7` has beside its time.
+const ID_BITS: u32 = 74;
+
+/// Of these, what tells the version of a message's sender. Sixteen million operations of one microsecond are more than there are; and as
+/// much chance is left that no two messages of a millisecond meet.
+const VERSION_BITS: u32 = 24;
+
 pub(super) struct Draft<'a> {
     pub(super) definitions: &'a Definitions,
     pub(super) snapshot: &'a Snapshot,
@@ -47,6 +54,8 @@ pub(super) struct Draft<'a> {
     pub(super) effects: Vec<Effect>,
     pub(super) payloads: Vec<NewPayload>,
     pub(super) audit: Vec<AuditEntry>,
+    /// Records that send a message outside.
+    pub(super) senders: Vec<RecordId>,
     /// Records that serve in place of ones that would have been spawned: they hold the keys of these.
     pub(super) met: Vec<RecordId>,
     /// Ids made so far; never goes back, so that an undone row's ids are not used again.
@@ -82,6 +91,7 @@ pub(super) struct Mark {
     effects: usize,
     payloads: usize,
     audit: usize,
+    senders: usize,
     met: usize,
 }
 
@@ -108,6 +118,7 @@ impl<'a> Draft<'a> {
             effects: Vec::new(),
             payloads: Vec::new(),
             audit: Vec::new(),
+            senders: Vec::new(),
             met: Vec::new(),
             made: 0,
             undo: Vec::new(),
@@ -129,6 +140,7 @@ impl<'a> Draft<'a> {
             effects: self.effects.len(),
             payloads: self.payloads.len(),
             audit: self.audit.len(),
+            senders: self.senders.len(),
             met: self.met.len(),
         }
     }
@@ -171,6 +183,7 @@ impl<'a> Draft<'a> {
         self.effects.truncate(mark.effects);
         self.payloads.truncate(mark.payloads);
         self.audit.truncate(mark.audit);
+        self.senders.truncate(mark.senders);
         self.met.truncate(mark.met);
     }
 
@@ -394,9 +407,24 @@ impl<'a> Draft<'a> {
 
     /// A fresh id: a `UUIDv7` of the operation's time, its seed and a counter.
     pub(super) fn new_id(&mut self) -> RecordId {
-        let millis = u128::from(self.now.micros().max(0).unsigned_abs() / 1_000) & 0xffff_ffff_ffff;
         let random = self.operation.seed.wrapping_add(u128::from(self.made));
         self.made += 1;
+        self.id_of(random)
+    }
+
+    /// A fresh id for a message of a record that will have this version. A record's messages go by their time, then by their
+    /// id; their times never fall, and each operation that sends one raises the version: so they go in the order of its log.
+    pub(super) fn message_id(&mut self, version: u64) -> RecordId {
+        let versions = u128::from(version) & ((1 << VERSION_BITS) - 1);
+        // One bit of room, so that messages of one operation, too, go as they were made.
+        let chance = self.operation.seed & ((1 << (ID_BITS - VERSION_BITS - 1)) - 1);
+        let random = versions << (ID_BITS - VERSION_BITS) | (chance + u128::from(self.made));
+        self.made += 1;
+        self.id_of(random)
+    }
+
+    fn id_of(&self, random: u128) -> RecordId {
+        let millis = u128::from(self.now.micros().max(0).unsigned_abs() / 1_000) & 0xffff_ffff_ffff;
         let bits = millis << 80 | 7 << 76 | (random >> 62 & 0xfff) << 64 | 0b10 << 62 | (random & ((1 << 62) - 1));
         RecordId(uuid::Uuid::from_u128(bits))
     }
@@ -415,6 +443,7 @@ impl<'a> Draft<'a> {
             effects: self.effects,
             payloads: self.payloads,
             audit: self.audit,
+            senders: self.senders,
             met: self.met,
             reads,
         }
@@ -430,6 +459,7 @@ pub(super) struct Parts {
     pub(super) effects: Vec<Effect>,
     pub(super) payloads: Vec<NewPayload>,
     pub(super) audit: Vec<AuditEntry>,
+    pub(super) senders: Vec<RecordId>,
     pub(super) met: Vec<RecordId>,
     pub(super) reads: Vec<Key>,
 }

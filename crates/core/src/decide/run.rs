@@ -237,15 +237,15 @@ fn answer(draft: Draft, outcome: Outcome, now: Time) -> Decision {
         Outcome::Changed(subject) => (subject, None, false),
         Outcome::Heartbeat { record, execution, stop } => (record, Some((record, execution)), stop),
     };
-    let Parts { entries, uniques, counts, moves, effects, payloads, audit, met, reads } = draft.into_parts();
+    let Parts { entries, uniques, counts, moves, effects, payloads, audit, senders, met, reads } = draft.into_parts();
     let mut records = Vec::with_capacity(entries.len());
     let mut executions = Vec::new();
-    let mut paid: Vec<RecordId> = moves.iter().map(|paid| paid.cause).collect();
-    paid.sort_unstable();
+    let mut told: Vec<RecordId> = moves.iter().map(|paid| paid.cause).chain(senders).collect();
+    told.sort_unstable();
     for entry in entries {
-        // A row that moves money between named accounts changes something, and its record's log must tell of it.
+        // A row that moves money between named accounts, or sends a message, changes something, and its record's log must tell of it.
         let unchanged = entry.before.as_deref().is_some_and(|before| same(before, &entry.after));
-        if unchanged && paid.binary_search(&entry.after.id).is_err() {
+        if unchanged && told.binary_search(&entry.after.id).is_err() {
             continue;
         }
         let mut after = entry.after;
