@@ -55,7 +55,7 @@ pub(crate) struct Prune {
 }
 
 /// A length of time as lifecycle files write it, and in days.
-fn length(text: &str) -> Result<Length, String> {
+pub(crate) fn length(text: &str) -> Result<Length, String> {
     let wrong = || format!("`{text}` is no length of time: write 30d, 12h or 90m");
     let micros = match text.strip_suffix('d').map(str::parse::<u32>) {
         Some(days) => i64::from(days.map_err(|_| wrong())?) * 86_400_000_000,
