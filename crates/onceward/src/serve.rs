@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use onceward_engine::{Checks, Config, Engine, Http, Objects};
+use onceward_engine::{Checks, Config, Engine, Http, Objects, Retention};
 use onceward_server::{Observe, Settings};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -26,6 +26,7 @@ use crate::parts::parts;
 use crate::prune::length;
 
 mod image;
+mod keep;
 mod loading;
 mod traces;
 
@@ -48,7 +49,7 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 /// the second signal; with 2 if it cannot start: the address is taken, or the database or the place for large payloads cannot be opened.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward serve\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
+    after_help = "Example:\n  onceward serve\n  onceward serve --keep 90d --keep shop.order=forever\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
 )]
 pub(crate) struct Serve {
     /// The database: sqlite:PATH, `sqlite::memory:` for one that goes with the process, or postgres://…
@@ -62,6 +63,8 @@ pub(crate) struct Serve {
     /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
+    #[command(flatten)]
+    keeping: keep::Keeping,
     /// Requests that one key may send in a second; 0 for no limit
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     rate_limit: u32,
@@ -124,13 +127,14 @@ impl Serve {
             bail!("--dev serves this machine only, and {} can be reached from others", self.listen);
         }
         logging::start(self.log_format)?;
-        // Before anything is opened: what is wrong with the files is told without a database.
+        // Before anything is opened: what is wrong with the flags and the files is told without a database.
+        let retention = self.keeping.retention()?;
         let (checks, image) = self.image.ready(Config::default().checks)?;
         let Some(loading) = loading::read(&self.lifecycles, &checks, &self.without())? else {
             return Ok(Outcome::Wanting);
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let done = runtime.block_on(self.serve(&loading, checks, image));
+        let done = runtime.block_on(self.serve(&loading, checks, image, retention));
         match done {
             Err(error) => match error.downcast_ref() {
                 Some(StoreError::Locked { .. } | StoreError::TooNew { .. } | StoreError::TooOld { .. }) => {
@@ -175,7 +179,13 @@ impl Serve {
     }
 
     /// Wanting, too, where the database does not take the lifecycles; that was shown.
-    async fn serve(&self, loading: &loading::Loading, checks: Checks, image: image::Ready) -> Result<Outcome> {
+    async fn serve(
+        &self,
+        loading: &loading::Loading,
+        checks: Checks,
+        image: image::Ready,
+        retention: Retention,
+    ) -> Result<Outcome> {
         // First of all: one that comes while the database is opened is not lost.
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.map_err(|error| self.not_there(error))?;
@@ -188,12 +198,13 @@ impl Serve {
         let objects = named.or_else(|| self.beside(passing.as_ref()).map(Objects::folder));
         let observe = self.observe()?;
         let spans = observe.spans();
-        let config = Config { result_bytes: RESULT_BYTES, spans, objects, checks, ..Config::default() };
+        let config = Config { result_bytes: RESULT_BYTES, spans, objects, checks, retention, ..Config::default() };
         let engine = Engine::open(store, config);
         if !loading.define(&engine).await? {
             engine.close().await;
             return Ok(Outcome::Wanting);
         }
+        self.keeping.must_be_known(&engine).await?;
         let keyed = engine.keys().are_asked_for().await?;
         if !keyed && !self.listen.ip().is_loopback() {
             complain(&self.no_keys());

@@ -7,6 +7,7 @@ use clap::Args;
 use onceward_engine::{Drift, Report, Watch, verify, verify_objects};
 use onceward_store::scan::{Scan, What};
 use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
+use onceward_system_image::verify_pictures;
 use serde_json::{Value, json};
 
 use crate::answer::{Outcome, complain, say};
@@ -30,7 +31,7 @@ pub(crate) struct Verify {
     db: Database,
     #[command(flatten)]
     objects: Kept,
-    /// Read large payloads, too, and compare them with their hashes; else only whether they are there
+    /// Read large payloads and pictures, too, and compare them with their hashes; else only whether they are there
     #[arg(long)]
     contents: bool,
     /// Print the findings as JSON on standard output; docs/verify.md describes it
@@ -77,6 +78,8 @@ impl Verify {
         let objects = self.objects.existing(&self.db).await;
         if let Some(objects) = objects.map_err(|error| StoreError::Unavailable(error.to_string()))? {
             let looked = verify_objects(view, &objects, self.contents, show, &mut report).await;
+            looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            let looked = verify_pictures(view, &objects, self.contents, show, &mut report).await;
             looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }
         Ok(report)

@@ -8,6 +8,7 @@
 //! | `provider/` | who draws: the local artist, or a service that speaks OpenAI's protocol |
 //! | `studio.rs` | the worker inside the process: draws, stores, then commits |
 //! | `clearing.rs` | what leaves the bucket: removed pictures, and those that nobody has |
+//! | `verify.rs` | whether the bucket has the picture of each asset |
 //! | `bucket.rs` | how a picture is called in the private bucket |
 //! | `routes/` | orders, pictures and credits over HTTP |
 
@@ -18,11 +19,13 @@ mod order;
 pub mod provider;
 mod routes;
 mod studio;
+mod verify;
 
 pub use clearing::{clear_leftovers, open_clearing};
 pub use guard::{Guard, Unfit, Words, checks};
 pub use routes::part;
 pub use studio::{Studio, open_studio};
+pub use verify::verify_pictures;
 
 /// The lifecycles.
 pub(crate) const JOB: &str = "image.job";

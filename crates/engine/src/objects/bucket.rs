@@ -125,6 +125,10 @@ impl Bucket {
         Ok(found(self.store.head(&self.path(sha256)).await)?.map(|about| about.size))
     }
 
+    pub(super) async fn size_named(&self, name: &Name) -> Result<Option<u64>, ObjectError> {
+        Ok(found(self.store.head(&self.named(name)).await)?.map(|about| about.size))
+    }
+
     pub(super) async fn remove_named(&self, name: &Name) -> Result<(), ObjectError> {
         found(self.store.delete(&self.named(name)).await).map(drop)
     }

@@ -164,6 +164,10 @@ impl Folder {
         Ok(found(fs::metadata(self.path(sha256)))?.map(|about| about.len()))
     }
 
+    pub(super) fn size_named(&self, name: &Name) -> io::Result<Option<u64>> {
+        Ok(found(fs::metadata(self.named(name)))?.map(|about| about.len()))
+    }
+
     /// Now, by the clock that the folder's own times come from.
     fn now(&self) -> io::Result<SystemTime> {
         self.draft()?.file.metadata()?.modified()

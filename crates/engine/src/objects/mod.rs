@@ -209,6 +209,18 @@ impl Objects {
         }
     }
 
+    /// How many bytes are kept under a name, without looking at them.
+    pub async fn size_named(&self, name: &str) -> Result<Option<u64>, ObjectError> {
+        let name = Name::new(name)?;
+        match &self.place {
+            Place::Folder(folder) => {
+                let folder = Arc::clone(folder);
+                blocking(move || folder.size_named(&name)).await
+            }
+            Place::Bucket(bucket) => bucket.size_named(&name).await,
+        }
+    }
+
     /// Take out what was kept under a name. That nothing has it is fine.
     pub async fn remove_named(&self, name: &str) -> Result<(), ObjectError> {
         let name = Name::new(name)?;

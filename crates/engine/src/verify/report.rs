@@ -71,7 +71,8 @@ impl Report {
         self.more_drifts + u64::try_from(self.drifts.len()).unwrap_or(u64::MAX)
     }
 
-    pub(crate) fn add(&mut self, difference: Difference) {
+    /// One more. So many are kept; of the others there is a number.
+    pub fn add(&mut self, difference: Difference) {
         if self.differences.len() < MOST {
             self.differences.push(difference);
         } else {

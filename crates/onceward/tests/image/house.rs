@@ -180,6 +180,15 @@ impl House {
         entries
     }
 
+    /// What `verify` finds beside the running server, in the bucket too, and whether that is nothing.
+    pub(crate) fn verify(&self, more: &[&str]) -> (bool, Json) {
+        let mut verify = Command::new(BINARY);
+        verify.args(["verify", "--json", "--db", &self.url, "--objects"]).arg(self.folder.join("bucket")).args(more);
+        let done = verify.output().expect("the binary runs");
+        let report = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+        (done.status.success(), report)
+    }
+
     /// All accounts and holds, worked out again from the log by `onceward verify`; the server is stopped for it.
     pub(crate) fn verified(&mut self) {
         self.kill();

@@ -3,6 +3,7 @@
 mod drain;
 mod hostile;
 mod idle;
+mod keep;
 mod life;
 mod look_ups;
 mod objects;

@@ -1,6 +1,9 @@
 //! The whole program with a bucket for large payloads, on a real server that speaks S3.
 
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 use onceward_testkit::s3::{SECRET, Server};
 use onceward_testkit::served::{self, Db, Served};
@@ -71,7 +74,20 @@ fn a_bucket_for_large_payloads() {
     assert_eq!(create(&other).status, 201);
 }
 
-/// What systems keep goes to the same bucket: a document as it is uploaded, and a picture under its name.
+/// Whatever lies in a bucket, drafts and parts of uploads too.
+fn objects(folder: &Path) -> Vec<PathBuf> {
+    let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files
+}
+
+/// What systems keep goes to the same bucket: a document as it is uploaded, in several parts, and a picture under its name. A document that breaks
+/// off after its first part leaves nothing.
 #[test]
 fn a_bucket_for_documents_and_pictures() {
     let bucket = Server::start();
@@ -79,13 +95,31 @@ fn a_bucket_for_documents_and_pictures() {
     let data = Folder::new();
     let mut command = served::command(BINARY, &Db::Sqlite.url(&data));
     let served = Served::start(command.args(["--objects", &url]).envs(bucket.settings())).keeping(data);
-    let document = "0123456789abcdef".repeat(3 << 16);
+    // Three parts of 5 MB.
+    let document = "0123456789abcdef".repeat(12 << 16);
+    let length = document.len().to_string();
+    let head = [http::BYTES, ("client-request-id", "one"), ("content-length", &*length)];
+    let mut broken = served.begin_as("", "POST", "/document/upload", &head);
+    broken.write_all(&document.as_bytes()[..7 << 20]).expect("it reads");
+    let began = Instant::now();
+    let until = |is_so: &dyn Fn(&[PathBuf]) -> bool| {
+        while !is_so(&objects(&folder)) {
+            assert!(began.elapsed() < http::PATIENCE, "{:?}", objects(&folder));
+            assert_eq!(served.get("/livez").status, 200);
+        }
+    };
+    // That an upload has begun is noted there.
+    until(&|files| !files.is_empty());
+    drop(broken);
+    until(&<[PathBuf]>::is_empty);
+    assert_eq!(served.get("/v1/records?lifecycle=document.job").json()["records"], json!([]));
     let headers = [http::BYTES, ("client-request-id", "one")];
     let uploaded = served.call("POST", "/document/upload", &headers, Some(document.as_bytes()));
     assert_eq!(uploaded.status, 201, "{}", uploaded.text());
     let job = uploaded.json()["jobId"].as_str().expect("an id").to_owned();
     let kept = served.get(&format!("/v1/records/{job}/payload"));
     assert!(kept.status == 200 && kept.text() == document, "byte for byte");
+    assert_eq!(objects(&folder).len(), 1, "and nothing else: {:?}", objects(&folder));
 
     let grant = json!({ "user": "local", "amount": 5, "order": "first" });
     assert_eq!(served.post("/image/credits/grants", &grant).status, 201);

@@ -28,11 +28,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPrune {
-    /// How long after its end a record is kept; 30 days where it is left out.
+    /// How long after its end a record is kept; left out, as the server keeps it. A lifecycle with a length of its own has that, unless `only` names it.
     #[serde(default)]
     #[schema(example = "30d", pattern = "^([0-9]{1,4}(us|ms|s|m|h|d)){1,3}$")]
     older_than: Option<String>,
-    /// How long the answer to a caller's key is kept; 7 days where it is left out.
+    /// How long the answer to a caller's key is kept; left out, as the server keeps it.
     #[serde(default)]
     #[schema(pattern = "^([0-9]{1,4}(us|ms|s|m|h|d)){1,3}$")]
     keys_older_than: Option<String>,
@@ -45,23 +45,26 @@ pub(crate) struct NewPrune {
     dry_run: bool,
 }
 
-const DAY: Duration = Duration::from_hours(24);
-
-fn length(text: Option<&str>, usual: Duration, name: &str) -> Result<Duration, Problem> {
-    let Some(text) = text else { return Ok(usual) };
+fn length(text: Option<&str>, name: &str) -> Result<Option<Duration>, Problem> {
+    let Some(text) = text else { return Ok(None) };
     let length: Length = text.parse().map_err(|error| Problem::bad_input(format!("`{name}`: {error}")))?;
-    Ok(Duration::from_micros(u64::try_from(length.micros()).unwrap_or(0)))
+    Ok(Some(Duration::from_micros(u64::try_from(length.micros()).unwrap_or(0))))
 }
 
 impl NewPrune {
-    fn options(&self) -> Result<PruneOptions, Problem> {
-        let records = length(self.older_than.as_deref(), 30 * DAY, "older_than")?;
-        let requests = length(self.keys_older_than.as_deref(), 7 * DAY, "keys_older_than")?;
-        let mut retention = Retention { records: Some(records), requests: Some(requests), ..Retention::default() };
+    /// `usual`: as the server keeps things by itself.
+    fn options(&self, usual: &Retention) -> Result<PruneOptions, Problem> {
+        let records = length(self.older_than.as_deref(), "older_than")?;
+        let requests = length(self.keys_older_than.as_deref(), "keys_older_than")?;
+        let mut retention = usual.clone();
+        retention.records = records.or(retention.records);
+        retention.requests = requests.or(retention.requests);
         if !self.only.is_empty() {
+            let own = |name: &Arc<str>| usual.lifecycles.get(name).copied().unwrap_or(retention.records);
+            let named = self.only.iter().map(|name| (Arc::clone(name), records.or_else(|| own(name))));
+            retention.lifecycles = named.collect();
             retention.records = None;
         }
-        let retention = self.only.iter().fold(retention, |retention, name| retention.lifecycle(name, Some(records)));
         Ok(PruneOptions { retention, dry_run: self.dry_run, ..PruneOptions::default() })
     }
 }
@@ -136,7 +139,7 @@ impl<'a> PrunedShape<'a> {
 )]
 async fn prune(State(app): State<App>, caller: Caller, Given(new): Given<NewPrune>) -> Result<Response, Problem> {
     caller.must_be_operator()?;
-    let options = new.options()?;
+    let options = new.options(app.engine().retention())?;
     let catalog = app.engine().store().definitions().await?;
     if let Some(name) = new.only.iter().find(|name| catalog.definitions.get(name).is_none()) {
         return Err(named::no_lifecycle(&app, &catalog, name));
