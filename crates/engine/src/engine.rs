@@ -12,6 +12,7 @@ use serde_json::{Map, Value as Json};
 use tokio::task::JoinHandle;
 use tracing::info;
 
+use crate::checks::Unheard;
 use crate::config::Config;
 use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
@@ -70,8 +71,21 @@ impl<S: Store + 'static> Engine<S> {
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
         let (set_aside, keys, roll) = (SetAside::default(), KeyDesk::default(), Roll::default());
-        let shared = Shared { store, config, queue, signals, desk, counted, trail, set_aside, roll, keys, asking };
-        let shared = Arc::new(shared);
+        let unheard = Unheard::default();
+        let shared = Arc::new(Shared {
+            store,
+            config,
+            queue,
+            signals,
+            desk,
+            counted,
+            trail,
+            set_aside,
+            roll,
+            keys,
+            asking,
+            unheard,
+        });
         let Config { batch, queue, .. } = shared.config;
         info!(batch, queue, "engine started");
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));

@@ -30,6 +30,8 @@ mod reading;
 mod relay;
 #[path = "engine/time.rs"]
 mod time;
+#[path = "engine/told.rs"]
+mod told;
 #[path = "engine/trouble.rs"]
 mod trouble;
 #[path = "engine/work.rs"]
