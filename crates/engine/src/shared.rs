@@ -37,6 +37,8 @@ pub(crate) struct Shared<S> {
     pub(crate) asking: Turns,
     /// Those that had no answer.
     pub(crate) unheard: Unheard,
+    /// Streams that may read the store at once.
+    pub(crate) following: Turns,
 }
 
 /// Due records in one go.

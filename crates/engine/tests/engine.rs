@@ -28,6 +28,8 @@ mod races;
 mod reading;
 #[path = "engine/relay.rs"]
 mod relay;
+#[path = "engine/streams.rs"]
+mod streams;
 #[path = "engine/time.rs"]
 mod time;
 #[path = "engine/told.rs"]
