@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use onceward_core::decide::{Answer, Question, Refusal};
 use onceward_store::Store;
 use serde_json::{Map, Value as Json};
 use tokio::time::{Instant, timeout};
+use tracing::warn;
 
 use crate::batch;
+use crate::complaint::Complaint;
 use crate::error::EngineError;
 use crate::queue::Request;
 use crate::shared::Shared;
@@ -26,7 +28,7 @@ pub struct Asked {
     pub content: Option<Arc<[u8]>>,
 }
 
-/// Why there is no answer; for the operator, not for the caller.
+/// Why there is no answer; for the operator, not for the caller. It is logged, so it must say nothing of what was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unanswered(pub String);
@@ -73,11 +75,13 @@ pub(crate) fn ask<S: Store + 'static>(shared: Arc<Shared<S>>, mut request: Reque
             }
             match put(&shared, &request, &question).await {
                 Ok(Ok(answer)) => {
+                    shared.unheard.is_over(&question);
                     let Question { lifecycle, check, arguments, payload } = question;
                     request.operation.answers.push(Answer { lifecycle, check, arguments, payload, answer });
                 }
                 Err(error) => return batch::answer(&shared, request, Err(error), Instant::now()),
-                Ok(Err(Unanswered(_))) => {
+                Ok(Err(why)) => {
+                    shared.unheard.tell(&question, &why);
                     let refusal = unavailable(&question);
                     shared.counted.refused(refusal.lifecycle.as_ref(), &refusal.code);
                     let refused = Err(EngineError::Refused(Box::new(refusal)));
@@ -89,14 +93,69 @@ pub(crate) fn ask<S: Store + 'static>(shared: Arc<Shared<S>>, mut request: Reque
     });
 }
 
-async fn put<S: Store>(shared: &Shared<S>, request: &Request, question: &Question) -> Result<Given, EngineError> {
+/// Why a question has no answer.
+enum Silence {
+    Nobody,
+    NoTurn,
+    Late,
+    Panicked,
+    Said(Unanswered),
+}
+
+impl Silence {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::NoTurn => "no_turn",
+            Self::Late => "late",
+            Self::Panicked => "panicked",
+            Self::Said(_) => "unanswered",
+        }
+    }
+
+    /// DOC-15: a panic's own words may be about the payload.
+    fn words(&self) -> &str {
+        match self {
+            Self::Nobody => "nobody answers it: `Config::checks` has none of this name",
+            Self::NoTurn => "its turn did not come in time",
+            Self::Late => "the answer took too long",
+            Self::Panicked => "whoever answers it panicked",
+            Self::Said(Unanswered(why)) => why,
+        }
+    }
+}
+
+/// Checks that have no answer, as far as it was told.
+#[derive(Debug, Default)]
+pub(crate) struct Unheard(Mutex<HashMap<(Arc<str>, Arc<str>), Complaint>>);
+
+impl Unheard {
+    fn tell(&self, Question { lifecycle, check, .. }: &Question, why: &Silence) {
+        let mut unheard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = unheard.entry((Arc::clone(lifecycle), Arc::clone(check))).or_default();
+        if told.is_new(why.code()) {
+            warn!(%lifecycle, %check, code = why.code(), why = why.words(), "a check has no answer");
+        }
+    }
+
+    fn is_over(&self, Question { lifecycle, check, .. }: &Question) {
+        let mut unheard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !unheard.is_empty() {
+            unheard.remove(&(Arc::clone(lifecycle), Arc::clone(check)));
+        }
+    }
+}
+
+type Heard = Result<Map<String, Json>, Silence>;
+
+async fn put<S: Store>(shared: &Shared<S>, request: &Request, question: &Question) -> Result<Heard, EngineError> {
     let name = (Arc::clone(&question.lifecycle), Arc::clone(&question.check));
     let Some(answering) = shared.config.checks.answering.get(&name) else {
-        return Ok(Err(Unanswered("nobody answers it".to_owned())));
+        return Ok(Err(Silence::Nobody));
     };
-    let late = |_| Ok(Err(Unanswered("it took too long".to_owned())));
+    let late = |_| Ok(Err(Silence::Late));
     let turn = timeout(shared.config.check_time, shared.asking.turn(&request.operation.actor.id)).await;
-    let Ok(_turn) = turn else { return Ok(Err(Unanswered("its turn did not come in time".to_owned()))) };
+    let Ok(_turn) = turn else { return Ok(Err(Silence::NoTurn)) };
     timeout(shared.config.check_time, answered(shared, answering, request, question)).await.unwrap_or_else(late)
 }
 
@@ -105,7 +164,7 @@ async fn answered<S: Store>(
     answering: &Answering,
     request: &Request,
     question: &Question,
-) -> Result<Given, EngineError> {
+) -> Result<Heard, EngineError> {
     let content = match question.payload {
         None => None,
         Some(payload) => match request.contents.iter().find(|content| content.payload == payload) {
@@ -117,7 +176,7 @@ async fn answered<S: Store>(
     // In a task of its own, and called there: one that panics leaves its caller an answer.
     let answering = Arc::clone(answering);
     let answer = OnDrop(tokio::spawn(async move { answering(asked).await }));
-    Ok(answer.await.unwrap_or_else(|error| Err(Unanswered(error.to_string()))))
+    Ok(answer.await.map_or(Err(Silence::Panicked), |given| given.map_err(Silence::Said)))
 }
 
 /// A task that ends when nobody waits for it any more.

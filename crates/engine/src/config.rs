@@ -25,7 +25,7 @@ pub struct Config {
     pub input_bytes: usize,
     /// Bytes of a worker's result.
     pub result_bytes: usize,
-    /// Denials and audited refusals of one owner that are logged in a minute, entries of a kilobyte each; the others are only
+    /// Denials of one owner that are logged in a minute, entries of a kilobyte each, and as many audited refusals; the others are only
     /// counted ([`Tally::untold`](crate::Tally)).
     pub denials: u32,
     /// How long to trust signals: after so long without one, timers and waiting leases look for themselves. What another

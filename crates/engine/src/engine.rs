@@ -13,6 +13,7 @@ use serde_json::{Map, Value as Json};
 use tokio::task::JoinHandle;
 use tracing::info;
 
+use crate::checks::Unheard;
 use crate::config::Config;
 use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
@@ -30,7 +31,7 @@ use crate::timers::SetAside;
 use crate::trail::Trail;
 use crate::turns::Turns;
 use crate::working::Worker;
-use crate::{batch, elsewhere, inbox, objects, prune, rehearsal, roll, timers};
+use crate::{batch, elsewhere, inbox, objects, prune, rehearsal, roll, stream, timers};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
@@ -68,12 +69,26 @@ impl<S: Store + 'static> Engine<S> {
     pub fn open(store: S, config: Config) -> Self {
         let config = Config { queue: config.queue.max(1), batch: config.batch.max(1), ..config };
         let (queue, incoming) = Queue::new(&config);
-        let asking = Turns::new(config.asking);
+        let (asking, following) = (Turns::new(config.asking), Turns::new(stream::AT_ONCE));
         let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
         let trail = Trail::new(config.denials);
         let (set_aside, keys, roll) = (SetAside::default(), KeyDesk::default(), Roll::default());
-        let shared = Shared { store, config, queue, signals, desk, counted, trail, set_aside, roll, keys, asking };
-        let shared = Arc::new(shared);
+        let unheard = Unheard::default();
+        let shared = Arc::new(Shared {
+            store,
+            config,
+            queue,
+            signals,
+            desk,
+            counted,
+            trail,
+            set_aside,
+            roll,
+            keys,
+            asking,
+            unheard,
+            following,
+        });
         let Config { batch, queue, .. } = shared.config;
         info!(batch, queue, "engine started");
         let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));

@@ -30,8 +30,9 @@
 //! | `elsewhere.rs` | what other processes write wakes whoever waits here |
 //! | `signals.rs` | who is woken by what was saved |
 //! | `waiting.rs` | who waits for jobs: as many are woken as there may be jobs |
-//! | `trail.rs` | how many denials and audited refusals are logged: so many a minute for each owner |
+//! | `trail.rs` | how many denials and audited refusals are logged: so many of each a minute for each owner |
 //! | `turns.rs` | so much of something at once, and a share of it for one owner |
+//! | `complaint.rs` | what goes wrong again and again is told once |
 //! | `shared.rs` | what these parts share |
 //! | `counted.rs` | what the engine has done, counted |
 //! | `spans.rs` | what it tells of operations and executions that stand in a trace |
@@ -54,6 +55,7 @@
 mod admission;
 mod batch;
 mod checks;
+mod complaint;
 mod config;
 mod counted;
 mod deciding;

@@ -81,7 +81,9 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         match prune(&shared.store, &options).await {
             Ok(pruned) => {
                 tell(&shared, &pruned).await;
-                let _ = tidy(&shared).await;
+                if let Err(error) = tidy(&shared).await {
+                    warn!(code = error.code(), "payloads that are nobody's could not be taken away");
+                }
             }
             Err(error) => warn!(code = error.code(), "pruning failed"),
         }

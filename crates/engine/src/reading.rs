@@ -3,9 +3,10 @@
 //! Who may see a record is for core to say (`reading`). What may not be seen is answered like what is not there: in lists,
 //! counts, histories and the log stream too.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use onceward_core::decide::{Effect, Reading, Shown, is_due, reading, sees_all, shown_to};
+use onceward_core::decide::{Effect, Key, Reading, Shown, is_due, reading, sees_all, shown_to};
 use onceward_core::execution_id::ExecutionId;
 use onceward_core::model::Definitions;
 use onceward_core::record::{Actor, Execution, Record, Token};
@@ -32,6 +33,9 @@ const LOOKS: usize = 100;
 
 /// Looks at records after which what was read of others is forgotten.
 const REMEMBERED: usize = 32;
+
+/// Records that are loaded together for a page of the log. A record may be large.
+const TOGETHER: usize = 100;
 
 /// What is due is done before a list or a count, in so many batches at most; what a page shows is brought up to date in any
 /// case.
@@ -259,14 +263,23 @@ impl<'a, S: Store> Reader<'a, S> {
         }
     }
 
-    /// Whether the actor may see a record as it was last saved: for its log, which a closing engine can still tell.
-    pub(crate) async fn sees(&mut self, id: RecordId) -> Result<bool, EngineError> {
-        let Some(record) = self.shared.store.record(id).await? else { return Ok(false) };
-        self.forget_some();
-        let now = self.shared.store.now().await?;
-        let said =
-            look(&self.shared.store, &self.catalog.definitions, &mut self.base, self.actor, &record, now).await?;
-        Ok(said == Reading::Yes)
+    /// Which of these records the actor may see as they were last saved: for their log, which a closing engine can still tell.
+    pub(crate) async fn sees(&self, ids: &[RecordId]) -> Result<HashSet<RecordId>, EngineError> {
+        let (store, definitions) = (&self.shared.store, &self.catalog.definitions);
+        let mut seen = HashSet::new();
+        for some in ids.chunks(TOGETHER) {
+            // Nothing from memory: somebody elsewhere may have changed who sees it.
+            let mut base = Base::wary();
+            store.load(&mut base, &some.iter().map(|id| Key::Record(*id)).collect::<Vec<_>>()).await?;
+            let now = store.now().await?;
+            for id in some {
+                let Some(record) = base.snapshot().record(*id).cloned() else { continue };
+                if look(store, definitions, &mut base, self.actor, &record, now).await? == Reading::Yes {
+                    seen.insert(*id);
+                }
+            }
+        }
+        Ok(seen)
     }
 
     async fn may(&mut self, record: &Record) -> Result<bool, EngineError> {

@@ -7,6 +7,7 @@ use onceward_core::record::{Actor, Payload};
 use onceward_core::value::RecordId;
 use onceward_store::{Most, Store};
 
+use crate::checks::Unheard;
 use crate::config::Config;
 use crate::counted::Counted;
 use crate::error::EngineError;
@@ -34,6 +35,10 @@ pub(crate) struct Shared<S> {
     pub(crate) keys: KeyDesk,
     /// Questions that may be with the outside at once.
     pub(crate) asking: Turns,
+    /// Those that had no answer.
+    pub(crate) unheard: Unheard,
+    /// Streams that may read the store at once.
+    pub(crate) following: Turns,
 }
 
 /// Due records in one go.

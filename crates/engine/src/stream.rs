@@ -1,11 +1,11 @@
 //! The log as it grows: every entry after a place, in order, once.
 
-use std::collections::hash_map::Entry as Slot;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use onceward_core::decide::sees_all;
 use onceward_core::record::Actor;
+use onceward_core::value::RecordId;
 use onceward_store::{Entry, Most, Store};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -16,6 +16,10 @@ use crate::shared::Shared;
 
 /// Entries read in one go: of long ones no more than a megabyte, so that a thousand readers who are slow cost no more than a gigabyte.
 const PAGE: Most = Most { count: 500, bytes: 1 << 20 };
+
+/// Streams that read the store at once, one for each actor: of the three readers of an embedded database one is always left to
+/// whoever saves, and of PostgreSQL's connections most.
+pub(crate) const AT_ONCE: usize = 2;
 
 /// Follows the log. Keeps no more than a page, however far behind its reader is.
 #[derive(Debug)]
@@ -53,14 +57,17 @@ impl<S: Store> LogStream<S> {
             // Before reading: what is written after it is news.
             let closed = self.shared.queue.is_drained();
             self.news.borrow_and_update();
+            let turn = self.shared.following.turn(&self.actor.id).await;
             let page = self.shared.store.log(self.after, PAGE).await?;
             if let Some(last) = page.last().map(|entry| entry.seq) {
                 let seen = self.seen(page).await?;
+                drop(turn);
                 // Together, after the last wait: given up before, the page is read again.
                 self.after = last;
                 self.read.extend(seen);
                 continue;
             }
+            drop(turn);
             if closed {
                 return Err(EngineError::Closed);
             }
@@ -87,14 +94,10 @@ impl<S: Store> LogStream<S> {
         if sees_all(&self.actor) {
             return Ok(page);
         }
-        let mut reader = Reader::new(&self.shared, &self.actor).await?;
-        let mut seen = HashMap::new();
-        for record in page.iter().filter_map(|entry| entry.record) {
-            if let Slot::Vacant(unseen) = seen.entry(record) {
-                unseen.insert(reader.sees(record).await?);
-            }
-        }
-        page.retain(|entry| entry.record.is_some_and(|record| seen.get(&record) == Some(&true)));
+        let reader = Reader::new(&self.shared, &self.actor).await?;
+        let records: BTreeSet<RecordId> = page.iter().filter_map(|entry| entry.record).collect();
+        let seen = reader.sees(&records.into_iter().collect::<Vec<_>>()).await?;
+        page.retain(|entry| entry.record.is_some_and(|record| seen.contains(&record)));
         Ok(page)
     }
 }

@@ -12,30 +12,46 @@ use onceward_core::value::RecordId;
 use onceward_store::{Store, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
+use crate::complaint::Complaint;
 use crate::error::EngineError;
 use crate::queue::{Reply, Submission};
 use crate::shared::{Shared, due};
 use crate::signals::length;
 
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
-    let mut ended = false;
+    let (mut ended, mut complaint) = (false, Complaint::default());
     while !shared.queue.is_closed() {
         shared.signals.looking();
-        ended = ended || end_left_behind(&shared).await.is_ok();
+        if !ended {
+            match end_left_behind(&shared).await {
+                Ok(()) => ended = true,
+                Err(error) => tell(&mut complaint, &error),
+            }
+        }
         // Where the store fails, or nothing gets on, there is no hurry.
-        match round(&shared).await {
+        let looked = round(&shared).await;
+        if looked.is_ok() && ended {
+            complaint.is_over();
+        }
+        match looked {
             Ok(Look::Again) => {}
             Ok(Look::At(next, now)) => {
                 shared.signals.due_before(next, length(now, next).min(shared.config.poll)).await;
             }
             Ok(Look::Later) => shared.signals.due_before(Time::MIN, shared.config.poll).await,
             Err(error) => {
-                debug!(code = error.code(), "the timers cannot look");
+                tell(&mut complaint, &error);
                 shared.signals.due_before(Time::MIN, shared.config.poll).await;
             }
         }
+    }
+}
+
+fn tell(complaint: &mut Complaint, error: &EngineError) {
+    if !error.is_the_end() && complaint.is_new(error.code()) {
+        warn!(code = error.code(), "the timers cannot look: nothing that is due is done");
     }
 }
 

@@ -1,8 +1,9 @@
 //! How many denials and audited refusals are logged. They change nothing, so whoever has a key could make the log grow with
-//! them without end: each owner has so many a minute, and the others are counted, not logged.
+//! them without end: each owner has so many of each a minute, and the others are counted, not logged. Apart, so that whoever wants
+//! to leave no audit cannot spend it on denials before.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onceward_core::decide::Operation;
 use onceward_core::time::Time;
@@ -21,7 +22,18 @@ const BYTES: usize = 1_024;
 pub(crate) struct Trail {
     /// What one entry costs.
     cost: Option<i64>,
-    owners: Mutex<HashMap<Arc<str>, Credit>>,
+    denials: Credits,
+    audited: Credits,
+}
+
+/// What each owner has.
+#[derive(Debug, Default)]
+struct Credits(Mutex<HashMap<Arc<str>, Credit>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Denial,
+    Audited,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +45,22 @@ struct Credit {
 /// What a batch has spent, to be given back where it was not saved.
 #[derive(Debug, Default)]
 pub(crate) struct Spent {
-    by: Vec<(Arc<str>, i64)>,
+    by: Vec<(Kind, Arc<str>, i64)>,
     /// Refusals that leave no entry.
     pub(crate) untold: u64,
 }
 
 impl Trail {
     pub(crate) fn new(per_minute: u32) -> Self {
-        Self { cost: FULL.checked_div(i64::from(per_minute)), owners: Mutex::default() }
+        let cost = FULL.checked_div(i64::from(per_minute));
+        Self { cost, denials: Credits::default(), audited: Credits::default() }
+    }
+
+    fn credits(&self, kind: Kind) -> &Credits {
+        match kind {
+            Kind::Denial => &self.denials,
+            Kind::Audited => &self.audited,
+        }
     }
 
     /// Let those refusals of a batch leave no entry that their owners cannot afford.
@@ -48,11 +68,13 @@ impl Trail {
         let mut spent = Spent::default();
         for write in writes {
             let Outcome::Refusal(refusal) = &mut write.outcome else { continue };
-            if !refusal.denial && refusal.audit.is_none() {
-                continue;
-            }
-            if let Some(paid) = self.spend(&write.operation, now) {
-                spent.by.push(paid);
+            let kind = match (refusal.denial, &refusal.audit) {
+                (_, Some(_)) => Kind::Audited,
+                (true, None) => Kind::Denial,
+                (false, None) => continue,
+            };
+            if let Some((owner, cost)) = self.spend(kind, &write.operation, now) {
+                spent.by.push((kind, owner, cost));
             } else {
                 (refusal.denial, refusal.audit) = (false, None);
                 spent.untold += 1;
@@ -61,10 +83,10 @@ impl Trail {
         spent
     }
 
-    fn spend(&self, operation: &Operation, now: Time) -> Option<(Arc<str>, i64)> {
+    fn spend(&self, kind: Kind, operation: &Operation, now: Time) -> Option<(Arc<str>, i64)> {
         let bytes = serde_json::to_vec(operation).map_or(usize::MAX, |text| text.len());
         let cost = self.cost?.saturating_mul(i64::try_from(bytes / BYTES + 1).unwrap_or(i64::MAX));
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = self.credits(kind).owners();
         if owners.len() >= OWNERS && !owners.contains_key(&operation.actor.id) {
             owners.retain(|_, credit| credit.grown(now) < FULL);
         }
@@ -82,12 +104,17 @@ impl Trail {
     }
 
     pub(crate) fn give_back(&self, spent: Spent) {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        for (owner, cost) in spent.by {
-            if let Some(credit) = owners.get_mut(&owner) {
+        for (kind, owner, cost) in spent.by {
+            if let Some(credit) = self.credits(kind).owners().get_mut(&owner) {
                 credit.micros = (credit.micros + cost).min(FULL);
             }
         }
+    }
+}
+
+impl Credits {
+    fn owners(&self) -> MutexGuard<'_, HashMap<Arc<str>, Credit>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,8 +10,10 @@ use onceward_store::Store;
 use serde_json::Value as Json;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tracing::warn;
 
 use crate::checks::OnDrop;
+use crate::complaint::Complaint;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::leasing::{self, Leased, Wanted};
@@ -184,6 +186,7 @@ async fn turn<S, R, F>(
     };
     let at_once = working.at_once.max(1);
     let goes_on = || *heard.borrow() == Phase::Working;
+    let mut complaint = Complaint::default();
     let ask_to_stop = tokio::spawn(pass_on(heard.clone(), Arc::clone(&shared)));
     while goes_on() && !shared.queue.is_closed() {
         while jobs.try_join_next().is_some() {}
@@ -207,13 +210,17 @@ async fn turn<S, R, F>(
         };
         match leasing::lease_while(&shared, &working.actor, &wanted, &goes_on).await {
             Ok(leased) => {
+                complaint.is_over();
                 for held in leased {
                     let (shared, run, actor) = (Arc::clone(&shared), Arc::clone(&run), working.actor.clone());
                     jobs.spawn(one(shared, actor, held, run, heard.clone()));
                 }
             }
             Err(error) if error.is_the_end() => break,
-            Err(_) => {
+            Err(error) => {
+                if complaint.is_new(error.code()) {
+                    warn!(worker = %working.name, code = error.code(), "a worker gets no jobs");
+                }
                 let _ = tokio::time::timeout(shared.config.poll, heard.clone().changed()).await;
             }
         }

@@ -28,8 +28,12 @@ mod races;
 mod reading;
 #[path = "engine/relay.rs"]
 mod relay;
+#[path = "engine/streams.rs"]
+mod streams;
 #[path = "engine/time.rs"]
 mod time;
+#[path = "engine/told.rs"]
+mod told;
 #[path = "engine/trouble.rs"]
 mod trouble;
 #[path = "engine/work.rs"]

@@ -227,6 +227,24 @@ fn a_second_engine_is_refused_by_every_name() {
     assert!(matches!(found, Err(StoreError::Locked { .. })), "{found:?}");
 }
 
+/// A hard link has a lock and a WAL of its own: behind both names nobody is let in, until one of them is gone.
+#[cfg(unix)]
+#[test]
+fn a_file_with_two_names_is_refused() {
+    let folder = Folder::new();
+    drop(open(&folder).unwrap());
+    let other = folder.file().with_file_name("other.db");
+    std::fs::hard_link(folder.file(), &other).unwrap();
+    for name in [folder.file(), other.clone()] {
+        let Err(StoreError::Unavailable(why)) = SqliteStore::open(&name, Clock::manual(start())) else {
+            panic!("{name:?} is let in")
+        };
+        assert!(why.contains("hard link"), "{why}");
+    }
+    std::fs::remove_file(&other).unwrap();
+    open(&folder).expect("one name, one engine");
+}
+
 /// Somebody who writes past the lock is noticed before the next batch is written: what was loaded before is compared, and what was
 /// known by heart is read again.
 #[test]

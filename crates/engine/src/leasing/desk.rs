@@ -1,7 +1,7 @@
 //! The desk where candidates are handed out: no job is offered to two callers of this engine at once, and those who ask for the same
 //! look once for all of them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onceward_core::time::Time;
@@ -17,10 +17,14 @@ use crate::signals::Signals;
 /// Others who are woken where there are more jobs than were asked for. Each of them does so in turn.
 const PASS_ON: usize = 2;
 
+/// Lists of lifecycles that are remembered.
+const LISTS: usize = 64;
+
 /// Where candidates are handed out, one caller at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
-    looked: tokio::sync::Mutex<Option<Empty>>,
+    /// Lists of lifecycles for which there was nothing.
+    looked: tokio::sync::Mutex<HashMap<Vec<Arc<str>>, Empty>>,
     /// Candidates that somebody is about to lease.
     offered: Mutex<HashSet<RecordId>>,
     /// Who stands at the desk. Whoever has it looks for all that ask for the same, once.
@@ -35,10 +39,9 @@ struct Ask {
     give: oneshot::Sender<Vec<RecordId>>,
 }
 
-/// There was nothing for these lifecycles when so much news was known. A thousand waiting workers look once, not each.
+/// There was nothing when so much news was known. A thousand waiting workers look once, not each.
 #[derive(Debug)]
 struct Empty {
-    lifecycles: Vec<Arc<str>>,
     news: u64,
     until: Time,
 }
@@ -117,8 +120,7 @@ pub(super) async fn pick<'a, S: Store>(
     }
     loop {
         let now = shared.store.now().await?;
-        if let Some(empty) = &*looked
-            && empty.lifecycles == wanted.lifecycles
+        if let Some(empty) = looked.get(&wanted.lifecycles)
             && empty.news >= news
             && now < empty.until
         {
@@ -130,7 +132,11 @@ pub(super) async fn pick<'a, S: Store>(
             let poll = shared.signals.until_ready(now, shared.config.poll);
             let micros = i64::try_from(poll.as_micros()).unwrap_or(i64::MAX);
             let until = Time::from_micros(now.micros().saturating_add(micros));
-            *looked = Some(Empty { lifecycles: wanted.lifecycles.clone(), news, until });
+            // Workers have a few lists between them. Where somebody makes up more, they are looked for each time, as new ones are.
+            if looked.len() >= LISTS {
+                looked.clear();
+            }
+            looked.insert(wanted.lifecycles.clone(), Empty { news, until });
         }
         match offer.given.try_recv() {
             Ok(records) => {

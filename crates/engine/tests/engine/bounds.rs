@@ -4,7 +4,7 @@ use onceward_core::decide::{Call, Create, ErrorReport};
 use onceward_core::record::Payload;
 use onceward_core::time::Duration as Span;
 use onceward_core::value::RecordId;
-use onceward_engine::{Config, EngineError, Submission};
+use onceward_engine::{Checks, Config, EngineError, Submission};
 use onceward_store::{Clock, Content, MemoryStore, Store};
 use onceward_testkit::{user, worker};
 use serde_json::json;
@@ -43,6 +43,31 @@ fn a_storm_of_denials() {
         engine.submit(fire("eve", id, &"x".repeat(2_500))).await.unwrap_err();
         engine.submit_all(storm()).await.unwrap();
         assert_eq!(log().await, 6, "a large one costs as much as several");
+    });
+}
+
+/// INV-9, IMG-16: a storm of denials before it does not keep a refusal that is audited out of the log, nor the other way round.
+#[test]
+fn denials_do_not_spend_the_audit() {
+    let asleep = Checks::default().on("race.bell", "awake", |_| async { Ok(object(json!({ "fine": false }))) });
+    on_each(Config { denials: 3, checks: asleep, ..unpolled() }, async |engine, _| {
+        let id = job(engine).await;
+        let later = start().checked_add(Span::from_secs(3_600)).unwrap().to_string();
+        let fields = object(json!({ "to": "http://nowhere", "first": later, "second": later }));
+        let bell = engine.create(&user("eve"), "race.bell", fields).await.expect("a bell of her own").subject;
+        let audits = async || {
+            let log = engine.store().log(0, 1_000).await.unwrap();
+            log.iter().filter(|entry| entry.text.contains("ASLEEP")).count()
+        };
+        let denied: Vec<Submission> = (0..10).map(|_| fire("eve", id, "hm")).collect();
+        engine.submit_all(denied).await.unwrap();
+        let eve = user("eve");
+        let wake = || engine.fire(&eve, bell, "wake", object(json!({})));
+        for logged in [1, 2, 3, 3] {
+            assert_eq!(code(&wake().await), "asleep");
+            assert_eq!(audits().await, logged, "she has as many of these, and no more");
+        }
+        assert_eq!(engine.tally().untold, 8, "what goes beyond is counted");
     });
 }
 

@@ -1,11 +1,15 @@
 //! The inbox: a call that a user's own transaction leaves in the database is carried out once, or visibly refused.
 
-use onceward_engine::{Config, Engine};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use onceward_engine::{Checks, Config, Engine, Unanswered};
 use onceward_store::{AnyStore, Clock, ListQuery, Store};
 use onceward_testkit::postgres::{Server, psql};
 use tokio_postgres::NoTls;
 
-use crate::stage::{JOB, LONG, start, wait};
+use crate::stage::held::Held;
+use crate::stage::{JOB, LONG, object, start, wait};
 use crate::{engines, proven};
 
 /// Wait until no letter is unanswered. Polls: the engine writes its answers without a word to anybody.
@@ -137,5 +141,86 @@ fn from_a_program() {
             engine.close().await;
         }
         proven(&url, start()).await;
+    });
+}
+
+fn letter(key: &str, lifecycle: &str, input: &str) -> String {
+    format!(
+        "INSERT INTO onceward.inbox (owner, key, lifecycle, input) VALUES ('shop', '{key}', '{lifecycle}', '{input}'); \
+         NOTIFY onceward"
+    )
+}
+
+/// Waits until the letter with this key has its answer.
+async fn has_answer(client: &tokio_postgres::Client, key: &str) {
+    let began = tokio::time::Instant::now();
+    let sql = "SELECT count(*) FROM onceward.inbox WHERE key = $1 AND answered_at IS NOT NULL";
+    while client.query_one(sql, &[&key]).await.unwrap().get::<_, i64>(0) == 0 {
+        assert!(began.elapsed() < LONG, "never answered");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A check that takes its time holds up its own letter only.
+#[test]
+fn a_slow_letter_holds_up_no_other() {
+    wait(async {
+        let url = Server::shared().database();
+        let (checks, held) = Held::checks();
+        let config = Config { checks, check_time: LONG, ..Config::default() };
+        let engines = engines(1, &url, &Clock::manual(start()), &config).await;
+        let client = connect(&url).await;
+        client.batch_execute(&letter("slow", "race.note", r#"{"text": "hm"}"#)).await.unwrap();
+        held.have_asked(1).await;
+        for number in 0..3 {
+            let key = format!("quick {number}");
+            client.batch_execute(&letter(&key, JOB, "{}")).await.unwrap();
+            has_answer(&client, &key).await;
+        }
+        assert_eq!(psql(&url, "SELECT key FROM onceward.inbox WHERE answered_at IS NULL"), "slow");
+        held.go();
+        answered(&client).await;
+        assert_eq!(psql(&url, "SELECT count(*) FROM onceward.inbox WHERE subject IS NOT NULL"), "4");
+        engines[0].close().await;
+    });
+}
+
+/// A check that nobody answers just now is no refusal: the letter waits, without being tried all the time, and is carried out later.
+#[test]
+fn a_letter_waits_for_a_check() {
+    wait(async {
+        let url = Server::shared().database();
+        let (up, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (is_up, asking) = (Arc::clone(&up), Arc::clone(&asked));
+        let checks = Checks::default().on("race.note", "decent", move |_| {
+            asking.fetch_add(1, Ordering::SeqCst);
+            let up = is_up.load(Ordering::SeqCst);
+            async move {
+                let fine = object(serde_json::json!({ "fine": true }));
+                if up { Ok(fine) } else { Err(Unanswered("down".to_owned())) }
+            }
+        });
+        let engines = engines(1, &url, &Clock::manual(start()), &Config { checks, ..Config::default() }).await;
+        let client = connect(&url).await;
+        client.batch_execute(&letter("note", "race.note", r#"{"text": "hm"}"#)).await.unwrap();
+        let began = tokio::time::Instant::now();
+        while asked.load(Ordering::SeqCst) == 0 || engines[0].waiting() > 0 {
+            assert!(began.elapsed() < LONG, "never asked");
+            tokio::task::yield_now().await;
+        }
+        for number in 0..3 {
+            let key = format!("job {number}");
+            client.batch_execute(&letter(&key, JOB, "{}")).await.unwrap();
+            has_answer(&client, &key).await;
+        }
+        assert_eq!(psql(&url, "SELECT key FROM onceward.inbox WHERE answered_at IS NULL"), "note");
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "not at once again");
+        up.store(true, Ordering::SeqCst);
+        // Its time is over.
+        client.batch_execute("UPDATE onceward.inbox SET taken_until = NULL; NOTIFY onceward").await.unwrap();
+        answered(&client).await;
+        let note = "SELECT subject IS NOT NULL, code IS NULL FROM onceward.inbox WHERE key = 'note'";
+        assert_eq!(psql(&url, note), "t|t");
+        engines[0].close().await;
     });
 }

@@ -28,6 +28,14 @@ pub(crate) struct Troubled {
     pub(crate) gate: Arc<Semaphore>,
     /// Saves that have come to the gate.
     pub(crate) came: Arc<AtomicUsize>,
+    /// Each look at the log takes one for good.
+    pub(crate) log_gate: Arc<Semaphore>,
+    /// Looks at the log that have come to their gate, records that were looked for one by one, and loads.
+    pub(crate) logs: Arc<AtomicUsize>,
+    pub(crate) singly: Arc<AtomicUsize>,
+    pub(crate) loads: Arc<AtomicUsize>,
+    /// Looks for jobs.
+    pub(crate) looks: Arc<AtomicUsize>,
     /// The most candidates that were asked for at once.
     pub(crate) asked: Arc<AtomicUsize>,
     /// Records that cannot be read for an operation.
@@ -62,6 +70,11 @@ impl Troubled {
             trouble: Arc::new(Box::new(trouble)),
             gate,
             came: Arc::default(),
+            log_gate: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+            logs: Arc::default(),
+            singly: Arc::default(),
+            loads: Arc::default(),
+            looks: Arc::default(),
             asked: Arc::default(),
             damaged: Arc::default(),
         }
@@ -70,6 +83,7 @@ impl Troubled {
 
 impl Store for Troubled {
     async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
         let is_damaged = |key: &Key| matches!(key, Key::Record(id) if self.damaged.lock().unwrap().contains(id));
         if keys.iter().any(is_damaged) {
             return Err(StoreError::Corrupt("a record".to_owned()));
@@ -87,6 +101,7 @@ impl Store for Troubled {
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         self.asked.fetch_max(query.limit, Ordering::SeqCst);
         self.inner.leasable(query).await
     }
@@ -96,6 +111,8 @@ impl Store for Troubled {
     }
 
     async fn log(&self, after: u64, most: impl Into<Most> + Send) -> Result<Vec<Entry>, StoreError> {
+        self.logs.fetch_add(1, Ordering::SeqCst);
+        self.log_gate.acquire().await.expect("never closed").forget();
         self.inner.log(after, most).await
     }
 
@@ -113,6 +130,7 @@ impl Store for Troubled {
     }
 
     async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
+        self.singly.fetch_add(1, Ordering::SeqCst);
         self.inner.record(id).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,8 @@ impl EngineLock {
                 _ => StoreError::Unavailable(text),
             }
         };
-        let path = beside(&real(database).map_err(unavailable)?, ".lock");
+        let database = real(database).map_err(unavailable)?;
+        let path = beside(&database, ".lock");
         let mut file = made_private().read(true).open(&path).map_err(unavailable)?;
         let since = Instant::now();
         let locked = loop {
@@ -65,6 +66,14 @@ impl EngineLock {
                 return Err(StoreError::Locked { by });
             }
             Err(TryLockError::Error(error)) => return Err(unavailable(error)),
+        }
+        // Behind another name of the same file there is another lock, and another WAL: SQLite itself could not see what is written there.
+        if std::fs::metadata(&database).is_ok_and(|file| file.nlink() > 1) {
+            let name = database.display();
+            let text = format!(
+                "{name} has another name (a hard link), by which a second engine could write: remove one of them"
+            );
+            return Err(StoreError::Unavailable(text));
         }
         // Who it is, for the message above.
         file.set_len(0).map_err(unavailable)?;

@@ -1,0 +1,125 @@
+//! What goes wrong beside callers is told to whoever runs the program: when it begins, and not each time.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onceward_engine::{Asked, Checks, Config, Engine, Unanswered, Working};
+use onceward_store::{Clock, MemoryStore, Store};
+use onceward_testkit::user;
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use crate::stage::{JOB, LONG, code, files, job, object, start, unpolled};
+
+/// Hears warnings.
+#[derive(Clone, Default)]
+struct Ear(Arc<Mutex<Vec<String>>>);
+
+struct Words(String);
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = write!(self.0, "{field}={value:?} ");
+    }
+}
+
+impl Subscriber for Ear {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut words = Words(String::new());
+        event.record(&mut words);
+        self.0.lock().unwrap().push(words.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+impl Ear {
+    fn heard(&self, what: &str) -> Vec<String> {
+        self.0.lock().unwrap().iter().filter(|words| words.contains(what)).cloned().collect()
+    }
+
+    /// All in one thread, so that this one hears all of it and nobody else's.
+    fn listen<T>(&self, future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        tracing::subscriber::with_default(self.clone(), || runtime.block_on(future))
+    }
+}
+
+async fn opened(config: Config) -> Engine<MemoryStore> {
+    let engine = Engine::open(MemoryStore::new(Clock::manual(start())), config);
+    engine.define(&files()).await.expect("sound files");
+    engine
+}
+
+/// Why a check has no answer is told once, and again when the reason is another or it went well meanwhile. DOC-15: nothing of what was
+/// asked is told, also where whoever answers panics with it.
+#[test]
+fn why_a_check_has_no_answer() {
+    let turn = Arc::new(AtomicUsize::new(0));
+    let turns = Arc::clone(&turn);
+    let checks = Checks::default().on("race.note", "decent", move |asked: Asked| {
+        let turn = turns.load(Ordering::SeqCst);
+        async move {
+            match turn {
+                0 => Err(Unanswered("the guard is down".to_owned())),
+                1 => panic!("cannot read {:?}", asked.question.arguments["text"]),
+                _ => Ok(object(json!({ "fine": true }))),
+            }
+        }
+    });
+    let ear = Ear::default();
+    ear.listen(async {
+        let engine = opened(Config { checks, ..unpolled() }).await;
+        for now in [0, 0, 0, 1, 1, 2, 0, 0] {
+            turn.store(now, Ordering::SeqCst);
+            let reply = engine.create(&user("ann"), "race.note", object(json!({ "text": "my secret" }))).await;
+            assert_eq!(code(&reply), if now == 2 { "ok" } else { "check_unavailable" });
+        }
+        engine.close().await;
+    });
+    let heard = ear.heard("a check has no answer");
+    assert_eq!(heard.len(), 3, "{heard:?}");
+    for (words, expected) in heard.iter().zip(["the guard is down", "panicked", "the guard is down"]) {
+        assert!(words.contains(expected) && words.contains("race.note") && words.contains("decent"), "{words}");
+    }
+    assert_eq!(ear.heard("secret"), [""; 0], "nothing of the payload");
+}
+
+/// A worker that may not lease tries again and again: that is told once.
+#[test]
+fn a_worker_without_its_role() {
+    let ear = Ear::default();
+    ear.listen(async {
+        let engine = opened(Config { poll: Duration::from_millis(1), ..Config::default() }).await;
+        job(&engine).await;
+        let working = Working { actor: user("eve"), ..Working::on(JOB) };
+        engine.work(working, |_| async { Ok(json!(null)) });
+        let tried = async {
+            while engine.store().log(0, 100).await.expect("the log").len() < 4 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONG, tried).await.expect("it tries three times");
+        engine.close().await;
+    });
+    let heard = ear.heard("a worker gets no jobs");
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert!(heard[0].contains(JOB) && heard[0].contains("code"), "{heard:?}");
+}
