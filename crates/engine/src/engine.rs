@@ -115,9 +115,7 @@ impl<S: Store + 'static> Engine<S> {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        // What it is given does not keep the engine, which ends it.
-        let tasks = Tasks { own: Mutex::default(), workers: Mutex::default() };
-        let engine = Self { shared: Arc::clone(&self.shared), tasks: Arc::new(tasks) };
+        let engine = self.within();
         let task = tokio::spawn(async move {
             let mut pause = first;
             loop {
@@ -127,6 +125,13 @@ impl<S: Store + 'static> Engine<S> {
             }
         });
         self.tasks.own.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+    }
+
+    /// This engine, for what it runs itself: dropped with its own workers and duties, it does not keep them, as a clone would.
+    #[must_use]
+    pub fn within(&self) -> Self {
+        let tasks = Tasks { own: Mutex::default(), workers: Mutex::default() };
+        Self { shared: Arc::clone(&self.shared), tasks: Arc::new(tasks) }
     }
 
     pub fn store(&self) -> &S {

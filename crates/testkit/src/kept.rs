@@ -2,16 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::postgres::psql;
+use onceward_core::hex;
 
-/// A text as PostgreSQL shows bytes.
-fn as_bytes_are_shown(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
-}
+use crate::postgres::psql;
 
 /// Our tables that have a text in any of their columns. The URL is PostgreSQL's.
 pub fn tables_with(url: &str, text: &str) -> Vec<String> {
-    let hex = as_bytes_are_shown(text);
+    // As PostgreSQL shows bytes.
+    let hex = hex::encode(text.as_bytes());
     let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'onceward' ORDER BY 1";
     let tables = psql(url, tables);
     assert!(tables.lines().count() > 10, "there are tables: {tables}");

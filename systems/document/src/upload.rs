@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use onceward_core::decide::{Call, Create};
 use onceward_core::model::Lifecycle;
 use onceward_core::value::RecordId;
-use onceward_engine::{Arriving, EngineError, Submission};
+use onceward_engine::{Arrived, Arriving, EngineError, Submission};
 use onceward_server::{App, Caller, Problem, ProblemShape, answer, must_be_bytes, text, trace};
 use onceward_store::Store as _;
 use serde_json::Map;
@@ -89,17 +89,14 @@ async fn upload(
         // What comes under a name that came before is dropped, so it is written nowhere. Who waits to be asked for it need not even send it; from
         // others it is taken, since they listen only when they have sent all.
         let is_held_back = headers.contains_key(EXPECT) && body.size_hint().lower() > 0;
-        if is_held_back || receive(To::Nowhere(0), body, most, uploads.bounds).await?.bytes() > 0 {
+        if is_held_back || Coming::new(body, most, uploads.bounds).dropped().await? > 0 {
             let record = app.engine().get(&caller.actor, job?).await?.ok_or_else(Problem::not_found)?;
             return answer(StatusCode::OK, &JobShape::of(&record));
         }
         // Nothing is no document, whatever its name.
         body = Body::empty();
     }
-    let arrived = match receive(To::Engine(app.engine().arriving()), body, most, uploads.bounds).await? {
-        To::Engine(arriving) => arriving.arrived().await?,
-        To::Nowhere(_) => return Err(Problem::not_found()),
-    };
+    let arrived = Coming::new(body, most, uploads.bounds).kept(app.engine().arriving()).await?;
     let submission = Submission::new(&caller.actor, Call::Create(create)).traced(trace()).carrying(arrived);
     let made = app.engine().submit(submission).await?;
     let status = if made.is_new() { StatusCode::CREATED } else { StatusCode::OK };
@@ -169,58 +166,67 @@ async fn made_before(
     }
 }
 
-/// Where the bytes of a document go.
-enum To {
-    /// To where payloads live.
-    Engine(Arriving),
-    /// So many are dropped.
-    Nowhere(u64),
+/// A document as it comes, within its bounds.
+struct Coming {
+    body: Body,
+    most: Most,
+    bounds: Bounds,
+    paced: Paced,
+    /// How many came so far.
+    bytes: u64,
 }
 
-impl To {
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Engine(arriving) => arriving.bytes(),
-            Self::Nowhere(bytes) => *bytes,
-        }
+impl Coming {
+    fn new(body: Body, most: Most, bounds: Bounds) -> Self {
+        Self { body, most, bounds, paced: Paced::new(bounds.pace), bytes: 0 }
     }
 
-    async fn take(self, piece: Bytes) -> Result<Self, EngineError> {
-        match self {
-            Self::Engine(arriving) => Ok(Self::Engine(arriving.take(piece).await?)),
-            Self::Nowhere(bytes) => {
-                Ok(Self::Nowhere(bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX))))
+    /// The next piece; none at its end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            let since = Instant::now();
+            let next = timeout(self.bounds.piece_time, self.body.frame()).await;
+            let waited = since.elapsed();
+            let Some(frame) = next.map_err(|_| slow("the next piece of the document did not come in time"))? else {
+                return Ok(None);
+            };
+            let frame = frame.map_err(|_| Problem::new(400, "broken_body", "the body ended before its end"))?;
+            let Ok(piece) = frame.into_data() else { continue };
+            let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+            if !self.paced.came(waited, bytes) {
+                return Err(slow("the document comes too slowly"));
             }
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.most.check(self.bytes)?;
+            return Ok(Some(piece));
         }
     }
-}
 
-/// All of it. Whatever breaks off leaves nothing where payloads live.
-async fn receive(to: To, body: Body, most: Most, bounds: Bounds) -> Result<To, Problem> {
-    match timeout(bounds.whole_time, pieces(to, body, most, bounds)).await {
-        Ok(to) => to,
-        Err(_) => Err(slow("the document did not come in time")),
-    }
-}
-
-async fn pieces(mut to: To, mut body: Body, most: Most, bounds: Bounds) -> Result<To, Problem> {
-    let mut paced = Paced::new(bounds.pace);
-    loop {
-        let since = Instant::now();
-        let next = timeout(bounds.piece_time, body.frame()).await;
-        let waited = since.elapsed();
-        let Some(frame) = next.map_err(|_| slow("the next piece of the document did not come in time"))? else {
-            return Ok(to);
+    /// All of it, to where payloads live. Whatever breaks off leaves nothing there.
+    async fn kept(mut self, mut arriving: Arriving) -> Result<Arrived, Problem> {
+        let bounds = self.bounds;
+        let all = async {
+            while let Some(piece) = self.next().await? {
+                arriving = arriving.take(piece).await?;
+            }
+            Ok(arriving)
         };
-        let frame = frame.map_err(|_| Problem::new(400, "broken_body", "the body ended before its end"))?;
-        let Ok(piece) = frame.into_data() else { continue };
-        let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
-        if !paced.came(waited, bytes) {
-            return Err(slow("the document comes too slowly"));
-        }
-        most.check(to.bytes().saturating_add(bytes))?;
-        to = to.take(piece).await?;
+        Ok(in_time(bounds, all).await?.arrived().await?)
     }
+
+    /// All of it, to nowhere; how many bytes it had.
+    async fn dropped(mut self) -> Result<u64, Problem> {
+        let bounds = self.bounds;
+        let all = async {
+            while self.next().await?.is_some() {}
+            Ok(self.bytes)
+        };
+        in_time(bounds, all).await
+    }
+}
+
+async fn in_time<T>(bounds: Bounds, all: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+    timeout(bounds.whole_time, all).await.unwrap_or_else(|_| Err(slow("the document did not come in time")))
 }
 
 fn slow(detail: &str) -> Problem {

@@ -7,6 +7,9 @@ use onceward_core::value::RecordId;
 /// Where pictures lie.
 pub(crate) const FOLDER: &str = "originals";
 
+/// Attempts whose leavings are looked for. No job has as many.
+pub(crate) const ATTEMPTS: usize = 16;
+
 /// What providers draw, and how such a file ends.
 const KINDS: [(&str, &str); 3] = [("image/png", "png"), ("image/jpeg", "jpg"), ("image/webp", "webp")];
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use onceward_core::decide::ErrorReport;
-use onceward_core::record::Actor;
+use onceward_core::record::{Actor, Record, Token};
 use onceward_engine::{Done, Engine, EngineError, Job, ObjectError, Objects, Worker, Working};
 use onceward_store::{Store, StoreError};
 use serde_json::json;
@@ -42,10 +42,10 @@ pub fn open_clearing<S: Store + 'static>(engine: &Engine<S>, objects: &Objects) 
     });
     let working =
         Working { name: NAME.into(), actor: Actor::new(NAME, &["worker"]), at_once: AT_ONCE, ..Working::on(ASSET) };
-    let objects = objects.clone();
+    let (within, objects) = (engine.within(), objects.clone());
     engine.work(working, move |job| {
-        let objects = objects.clone();
-        async move { clear(&objects, &job).await }
+        let (engine, objects) = (within.clone(), objects.clone());
+        async move { clear(engine.store(), &objects, &job).await }
     })
 }
 
@@ -77,14 +77,34 @@ async fn is_nobodys<S: Store>(store: &S, name: &str) -> Result<bool, StoreError>
     Ok(*job.lifecycle.name == *JOB && job.is_final() && job.text("resultUrl") != Some(name))
 }
 
-async fn clear(objects: &Objects, job: &Job) -> Done {
-    let Some(name) = job.record.text("url") else { return Ok(json!({})) };
-    match objects.remove_named(name).await {
-        // What no name can be, nothing has.
-        Ok(()) | Err(ObjectError::BadName(_)) => Ok(json!({})),
+async fn clear<S: Store>(store: &S, objects: &Objects, job: &Job) -> Done {
+    let (asset, still_there) = (&job.record, "the picture could not be taken out of the bucket");
+    let mut names: Vec<String> = asset.text("url").map(str::to_owned).into_iter().collect();
+    match siblings(store, asset).await {
+        Ok(siblings) => names.extend(siblings),
         Err(error) => {
             warn!(code = error.code(), "a removed picture is still there: {error}");
-            Err(ErrorReport::new("503", "the picture could not be taken out of the bucket"))
+            return Err(ErrorReport::new("503", still_there));
         }
     }
+    for name in names {
+        match objects.remove_named(&name).await {
+            // What no name can be, nothing has.
+            Ok(()) | Err(ObjectError::BadName(_)) => {}
+            Err(error) => {
+                warn!(code = error.code(), "a removed picture is still there: {error}");
+                return Err(ErrorReport::new("503", still_there));
+            }
+        }
+    }
+    Ok(json!({}))
+}
+
+/// What lost workers may have stored late for the same order: its owner wants none of it.
+async fn siblings<S: Store>(store: &S, asset: &Record) -> Result<Vec<String>, StoreError> {
+    let Some(job) = asset.named("job") else { return Ok(Vec::new()) };
+    let attempts = store.record(job).await?.map_or(0, |job| job.attempt);
+    // An only attempt has no siblings.
+    let tokens = (1..=attempts).rev().take(bucket::ATTEMPTS).filter(|_| attempts > 1);
+    Ok(tokens.flat_map(|token| bucket::names(job, Token(token))).collect())
 }

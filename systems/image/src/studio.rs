@@ -26,9 +26,6 @@ const LEASE: onceward_core::time::Duration = onceward_core::time::Duration::from
 /// How long a job that is to stop may wait for its picture: it is nearly there perhaps, and paid for.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// Attempts whose leavings are looked for. No job has as many.
-const ATTEMPTS: usize = 16;
-
 /// Who draws, and how much at once.
 #[derive(Clone, Debug)]
 pub struct Studio {
@@ -85,7 +82,7 @@ impl Desk {
 
     /// What earlier attempts have stored and never committed is nobody's: none of them can commit any more, since this one has the lease.
     async fn tidy(&self, job: &Job) {
-        for token in (1..job.token.0).rev().take(ATTEMPTS) {
+        for token in (1..job.token.0).rev().take(bucket::ATTEMPTS) {
             for name in bucket::names(job.record.id, Token(token)) {
                 if let Err(error) = self.objects.remove_named(&name).await {
                     warn!(code = error.code(), "what an attempt left behind stays: {error}");

@@ -28,7 +28,7 @@ struct Picture {
 }
 
 /// Look for the picture of every stored asset: is it in the bucket, as long as it was; and with `contents`, are its bytes those of its hash? What
-/// is wrong is added to the report (IMG-3).
+/// is wrong is added to the report.
 pub async fn verify_pictures<S: Scan>(
     view: &S,
     objects: &Objects,

@@ -202,6 +202,37 @@ fn a_removed_picture_leaves_the_bucket() {
     });
 }
 
+/// What a lost worker stored late goes with the picture of the same order when its owner removes that.
+#[test]
+fn a_late_sibling_goes_with_its_picture() {
+    wait(async {
+        let folder = Folder::new();
+        let house = House::open(Objects::folder(folder.file())).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let id = house.order("a cat").await;
+        let lease =
+            || async { house.engine.lease(&bob, &Wanted::one("image.job", "w")).await.expect("a job").remove(0) };
+        let first = lease().await;
+        house.engine.fail(&bob, id, first.token, ErrorReport::new("timeout", "")).await.expect("a failure");
+        house.clock.set(house.clock.now().checked_add(onceward_core::time::Duration::from_secs(10)).expect("a time"));
+        house.until(id, "queued").await;
+        let second = lease().await;
+        let names = [format!("originals/{id}-2.png"), format!("originals/{id}-1.webp")];
+        for name in &names {
+            house.objects.put_named(name, Arc::from(*b"a picture")).await.expect("a bucket");
+        }
+        let result = json!({ "url": names[0], "sha256": "ab".repeat(32), "bytes": 9 });
+        house.engine.commit(&bob, id, second.token, result, true).await.expect("a picture");
+        let asset = house.assets().await.remove(0);
+        open_clearing(&house.engine, &house.objects);
+        house.engine.fire(&ann, asset.id, "remove", Map::new()).await.expect("its owner's word");
+        house.until(asset.id, "removed").await;
+        let left = std::fs::read_dir(folder.file().join("named/originals")).expect("a folder").count();
+        assert_eq!(left, 0, "neither of them");
+        house.engine.close().await;
+    });
+}
+
 /// What a job has left that ended without it, and what a lost worker stored late, goes after a day; whatever somebody has, or may still get, stays.
 #[test]
 fn what_nobody_has_leaves_the_bucket() {
@@ -210,33 +241,34 @@ fn what_nobody_has_leaves_the_bucket() {
         let folder = Folder::new();
         let house = House::open(Objects::folder(folder.file())).await;
         let (ann, bob) = (user("ann"), worker("bob"));
-        let leave = |name: String| {
+        let put = |name: String| {
             let objects = &house.objects;
             async move {
                 objects.put_named(&name, Arc::from(*b"a picture")).await.expect("a bucket");
                 name
             }
         };
-        let lease = || async { house.engine.lease(&bob, &Wanted::one("image.job", "w")).await.expect("a job").remove(0) };
+        let lease =
+            || async { house.engine.lease(&bob, &Wanted::one("image.job", "w")).await.expect("a job").remove(0) };
         // Stored by a worker that died; taken back before anybody tried again.
         let withdrawn = house.order("a cat").await;
         let held = lease().await;
-        let left = leave(format!("originals/{withdrawn}-1.png")).await;
+        let left = put(format!("originals/{withdrawn}-1.png")).await;
         house.engine.fail(&bob, withdrawn, held.token, ErrorReport::new("timeout", "")).await.expect("a failure");
         house.engine.fire(&ann, withdrawn, "withdraw", Map::new()).await.expect("taken back");
         // Committed by the second attempt, and then removed by its owner; the first comes late.
         let completed = house.order("a dog").await;
         let held = lease().await;
-        let own = leave(format!("originals/{completed}-2.png")).await;
+        let own = put(format!("originals/{completed}-2.png")).await;
         let result = json!({ "url": own, "sha256": "ab".repeat(32), "bytes": 9 });
         house.engine.commit(&bob, completed, held.token, result, true).await.expect("a picture");
-        let late = leave(format!("originals/{completed}-1.png")).await;
+        let late = put(format!("originals/{completed}-1.png")).await;
         // Stored, and not yet committed.
         let running = house.order("a bird").await;
         lease().await;
-        let coming = leave(format!("originals/{running}-1.png")).await;
-        let gone = leave("originals/01936f0e-0000-7000-8000-000000000001-1.png".to_owned()).await;
-        let foreign = leave("originals/hands-off.png".to_owned()).await;
+        let coming = put(format!("originals/{running}-1.png")).await;
+        let gone = put("originals/01936f0e-0000-7000-8000-000000000001-1.png".to_owned()).await;
+        let foreign = put("originals/hands-off.png".to_owned()).await;
 
         let here = || {
             let entries = std::fs::read_dir(folder.file().join("named/originals")).expect("a folder").flatten();
@@ -248,7 +280,8 @@ fn what_nobody_has_leaves_the_bucket() {
         let store = house.engine.store();
         assert_eq!((clear_leftovers(store, &house.objects, DAY).await.expect("a look"), here().len()), (0, 6));
         for name in here() {
-            let file = std::fs::File::options().write(true).open(folder.file().join("named").join(name)).expect("a file");
+            let file =
+                std::fs::File::options().write(true).open(folder.file().join("named").join(name)).expect("a file");
             file.set_modified(std::time::SystemTime::now() - 2 * DAY).expect("an older time");
         }
         let asset = house.assets().await.remove(0);

@@ -88,7 +88,8 @@ fn a_certificate_of_the_house() {
         let served = Served::start(&mut serve(certificates, &data)).keeping(data);
         let grant = json!({ "user": "local", "amount": 5, "order": "first" });
         assert_eq!(served.post("/image/credits/grants", &grant).status, 201);
-        let id = served.post("/image/jobs", &json!({ "prompt": "a boat" })).ok()["id"].as_str().expect("an id").to_owned();
+        let id =
+            served.post("/image/jobs", &json!({ "prompt": "a boat" })).ok()["id"].as_str().expect("an id").to_owned();
         let story = served.follow_as("", &format!("/v1/stream?after=0&record={id}")).states(&["completed", "failed"]);
         assert_eq!(story.last().map(String::as_str), Some(state), "{story:?}");
     }

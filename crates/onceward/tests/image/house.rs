@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use onceward_testkit::{Folder, kept};
 use onceward_testkit::http::Reply;
 use onceward_testkit::served::{self, Db, Served};
+use onceward_testkit::{Folder, kept};
 use serde_json::{Value as Json, json};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_onceward");

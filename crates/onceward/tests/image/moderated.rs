@@ -41,7 +41,9 @@ fn what_is_flagged_is_not_drawn() {
         let log = entries(&house);
         let blocked: Vec<&Json> = log.iter().filter(|entry| entry["audit"] == json!(["JOB_BLOCKED"])).collect();
         assert_eq!(blocked.len(), 2, "{log:?}");
-        assert!(blocked.iter().all(|entry| entry["refusal"]["code"] == "policy_violation" && entry["record"].is_null()));
+        assert!(
+            blocked.iter().all(|entry| entry["refusal"]["code"] == "policy_violation" && entry["record"].is_null())
+        );
         assert_eq!(artist.heard(), [], "nobody draws it");
 
         let id = house.ordered("", "a MARKED lighthouse");
