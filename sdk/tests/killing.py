@@ -1,4 +1,5 @@
-"""The server killed under load from workers in three languages: nothing acknowledged is lost, no effect lands twice.
+"""The server killed under load from workers in three languages: nothing acknowledged is lost, no effect lands twice, and each of them
+works on after a kill.
 
     killing.py --db URL [--seed N] [--jobs N] [--kills N] [--node PROGRAM]
 
@@ -8,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +35,9 @@ BY_HAND = 10
 
 PRODUCERS = 3
 
+#: Each has a worker library, and its worker a page of its own.
+LANGUAGES = ("python", "typescript", "rust")
+
 
 class Books:
     """What was acknowledged, written down by whoever was told."""
@@ -41,6 +47,11 @@ class Books:
 
     def page(self, name: str) -> str:
         return str(self.folder / name)
+
+    def commits(self) -> Counter[str]:
+        """How many commits the workers of each library were told of."""
+        pages = {language: self.folder / f"commits-{language}" for language in LANGUAGES}
+        return Counter({language: page.read_text().count("\n") for language, page in pages.items() if page.exists()})
 
     def lines(self, kind: str) -> list[tuple[str, str]]:
         """Of all pages of a kind: a record's id, and what was said of it."""
@@ -77,6 +88,15 @@ def begin_workers(url: str, books: Books, node: str) -> list[subprocess.Popen[by
     ]
     with open(books.page("said"), "w") as said:
         return [subprocess.Popen(command, stdout=said, stderr=said) for command in commands]
+
+
+def until_all_ask(url: str, workers: int) -> None:
+    """A worker that begins when all is done would have shown nothing."""
+    until, asking = time.monotonic() + 2 * DEADLINE, 0
+    while asking < workers:
+        assert time.monotonic() < until, f"only {asking} of {workers} workers have asked for jobs"
+        with urllib.request.urlopen(f"{url}/v1/workers") as answer:
+            asking = len(json.load(answer)["workers"])
 
 
 def producers(url: str, books: Books, node: str, jobs: int, steps: Steps) -> list[Callable[[], None]]:
@@ -125,12 +145,15 @@ def play(db: str | None, options: argparse.Namespace, seed: int) -> None:
     with Server(db) as server:
         workers = begin_workers(server.url, books, options.node)
         try:
+            until_all_ask(server.url, len(workers))
+            before_kills: Counter[str] | None = None
             work = producers(server.url, books, options.node, options.jobs, steps)
             with ThreadPoolExecutor(len(work)) as threads:
                 running = [threads.submit(each) for each in work]
                 for moment in moments:
                     steps.reach(moment)
                     server.kill()
+                    before_kills = books.commits() if before_kills is None else before_kills
                     server.start()
                 for each in running:
                     each.result()
@@ -146,6 +169,8 @@ def play(db: str | None, options: argparse.Namespace, seed: int) -> None:
                 worker.kill()
                 worker.wait()
         assert not any(ends), f"workers ended with {ends}"
+        worked_on = books.commits() - (before_kills or Counter())
+        assert set(worked_on) == set(LANGUAGES), f"commits after the first kill: {dict(worked_on)}"
         compare(Client(server.url), books, effects, all_jobs)
         server.kill()
         server.verify()

@@ -295,7 +295,7 @@ async fn one<S, R, F>(
             Next::Ended(Err(_)) => {
                 // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are. What the panic
                 // says may quote a payload, so the record does not keep it.
-                let error = ErrorReport { retryable: Some(true), ..ErrorReport::new("panicked", PANICKED) };
+                let error = ErrorReport { retryable: Some(true), ..ErrorReport::new("EXCEPTION", PANICKED) };
                 break Call::Fail { record: id, token, error };
             }
             Next::Phase if *heard.borrow_and_update() == Phase::Over => break Call::Yield { record: id, token },
@@ -365,7 +365,7 @@ fn instead(call: Call, error: &EngineError) -> Option<Call> {
         |code: &str, message: &str| ErrorReport { retryable: Some(false), ..ErrorReport::new(code, short(message)) };
     let (record, token, error) = match (call, error) {
         (Call::Commit { record, token, .. }, EngineError::Refused(refusal)) => match refusal.status {
-            413 | 422 => (record, token, failed("bad_result", &refusal.reason)),
+            413 | 422 => (record, token, failed("BAD_RESULT", &refusal.reason)),
             _ => return None,
         },
         (Call::Commit { record, token, .. }, EngineError::TooLarge { most }) => {

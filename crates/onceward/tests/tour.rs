@@ -1,8 +1,34 @@
 //! The tours of the README and of the image system's page, pasted as they stand.
 
+use std::collections::BTreeSet;
+
 use onceward_testkit::reader::{Reader, block, page, shows};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
+
+/// What the README and CONTRIBUTING tell a newcomer to install is what the gate installs on a fresh machine, and what they tell to run is what it runs.
+#[test]
+fn the_set_up_is_that_of_the_gate() {
+    let gate = page(".ci/run");
+    // `… || install git`, `{ install rustup && rustup default stable; }`: each up to what follows.
+    let is_package = |word: &&str| word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
+    let installs = gate.lines().filter(|line| line.contains("command -v") || line.contains(".cargo/bin/cargo\" ]"));
+    let installed: BTreeSet<&str> = installs
+        .filter_map(|line| Some(line.split_once(" install ")?.1))
+        .flat_map(|rest| rest.split_whitespace().take_while(is_package))
+        .collect();
+    for name in ["README.md", "CONTRIBUTING.md"] {
+        let page = page(name);
+        let set_up = block(&page, "sudo apt-get install");
+        let (first, second) = set_up.split_once('\n').expect("two commands");
+        let packages = first.strip_prefix("sudo apt-get install -y ").expect("apt").split_whitespace();
+        assert_eq!(packages.collect::<BTreeSet<_>>(), installed, "{name}");
+        assert!(gate.contains(second.trim_end()) && second == "rustup default stable\n", "{name}: {second}");
+        assert_eq!(block(&page, "cargo xtask test"), "cargo xtask test\n", "{name}");
+    }
+    assert!(gate.trim_end().ends_with("/debug/xtask\" test"), "{gate}");
+    assert!(page(".cargo/config.toml").contains("xtask = \"run --quiet --package xtask --\""));
+}
 
 /// A server, a job, a worker that is killed in the middle, another that finishes, and the proof.
 #[test]

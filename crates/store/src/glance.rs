@@ -6,8 +6,12 @@ use onceward_core::time::Time;
 
 use crate::query::StateCount;
 
-/// Waiting jobs of each lifecycle that are looked at, from the front of the line.
-pub(crate) const FRONT: usize = 1_000;
+/// Waiting jobs of each lifecycle that are looked at, from either end of the line. The line is not in the order of waiting: whoever has a
+/// low priority may wait long, and stands at the back.
+pub(crate) const ENDS: usize = 1_000;
+
+/// Waiting jobs of each lifecycle that are counted, and no more.
+pub(crate) const COUNTED: usize = 10_000;
 
 /// Timers that are looked at, the next first: so many live leases and overdue records are told apart, and no more.
 pub(crate) const TIMERS: usize = 10_000;
@@ -17,9 +21,11 @@ pub(crate) const TIMERS: usize = 10_000;
 pub struct Glance {
     /// Records by lifecycle and state: kept, not counted.
     pub counts: Vec<StateCount>,
-    /// Since when a job waits for a worker, by lifecycle and state: the longest of the first thousand in line. Where all have
-    /// one priority, it is the first of them all.
+    /// Since when a job waits for a worker, by lifecycle and state: the longest of the first and the last thousand in line. Where all
+    /// have one priority, it is the first of them all.
     pub oldest: Vec<Oldest>,
+    /// How many jobs a worker could be given now, by lifecycle. From ten thousand on there may be more.
+    pub ready: Vec<Ready>,
     /// Leases that count. From ten thousand on there may be more.
     pub leases: u64,
     /// Records that should have moved by themselves. From ten thousand on there may be more.
@@ -33,6 +39,12 @@ pub struct Oldest {
     pub lifecycle: Arc<str>,
     pub state: Arc<str>,
     pub since: Time,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ready {
+    pub lifecycle: Arc<str>,
+    pub jobs: u64,
 }
 
 impl Glance {

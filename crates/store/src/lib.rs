@@ -79,7 +79,7 @@ pub use catalog::{Catalog, Turn, Version};
 pub use clock::Clock;
 pub use error::StoreError;
 pub use fit::{Findings, short};
-pub use glance::{Glance, Oldest};
+pub use glance::{Glance, Oldest, Ready};
 pub use histogram::{Distribution, Histogram, SIZES, TIMES};
 pub use inbox::{Letter, LetterAnswer, Refused};
 pub use log::{Entry, Replay};

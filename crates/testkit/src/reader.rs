@@ -26,17 +26,34 @@ pub fn block<'a>(page: &'a str, begins: &str) -> &'a str {
     &text[..text.find("```").expect("the block ends")]
 }
 
-/// A reader at the root of the repository with the program on the path. Only two things are not as on the page: the port is one
-/// that is free here, and what the page puts into `/tmp` goes into a folder of the reader's own.
+/// A reader at the root of the repository with the program on the path. One thing is not as on the page: what it puts into `/tmp` goes
+/// into a folder of the reader's own. And where the test may not have a network of its own, with all ports free, the port is one that
+/// is free here.
 pub struct Reader {
     binary: PathBuf,
-    port: u16,
+    /// Where the network is shared with others.
+    port: Option<u16>,
     folder: Folder,
+}
+
+/// What runs a program in a network of its own, as root or as somebody who may pretend to be.
+const ALONE: [&[&str]; 2] = [&["--net"], &["--map-root-user", "--net"]];
+
+/// Of this machine there is nothing in it but loopback, which is to be turned on.
+const LOOPBACK: &str = "ip link set lo up";
+
+fn alone() -> Option<&'static [&'static str]> {
+    let works = |way: &&[&str]| {
+        let tried = Command::new("unshare").args(*way).args(["sh", "-c", LOOPBACK]).stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    };
+    ALONE.into_iter().find(works)
 }
 
 impl Reader {
     pub fn new(binary: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let free = || TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let port = if alone().is_some() { None } else { Some(free()) };
         Self { binary: binary.into(), port, folder: Folder::new() }
     }
 
@@ -45,13 +62,13 @@ impl Reader {
         self.folder.file().with_file_name(name)
     }
 
-    /// Commands of a page, with this reader's port and folder in them.
+    /// Commands of a page, with this reader's folder in them, and its port.
     pub fn typed(&self, commands: &str) -> String {
-        let folder = self.file("");
+        let commands = commands.replace("/tmp/", &self.file("").to_string_lossy());
+        let Some(port) = self.port else { return commands };
         commands
-            .replace("/tmp/", &folder.to_string_lossy())
-            .replace("127.0.0.1:7171", &format!("127.0.0.1:{}", self.port))
-            .replace("onceward serve ", &format!("onceward serve --listen 127.0.0.1:{} ", self.port))
+            .replace("127.0.0.1:7171", &format!("127.0.0.1:{port}"))
+            .replace("onceward serve ", &format!("onceward serve --listen 127.0.0.1:{port} "))
     }
 
     /// Run them as in a terminal, where jobs have numbers; and every command must do what it is there for. What was printed, once
@@ -59,11 +76,22 @@ impl Reader {
     pub fn paste(&self, commands: &str) -> String {
         let programs = self.binary.parent().expect("a folder");
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
-        let mut shell = Command::new("bash")
-            .args(["-e", "-c", &format!("set -m\n{commands}wait\n")])
+        let (mut shell, begin) = match (self.port, alone()) {
+            (None, Some(way)) => {
+                let mut shell = Command::new("unshare");
+                shell.args(way).arg("bash").env_remove("ONCEWARD_URL");
+                (shell, LOOPBACK)
+            }
+            (port, _) => {
+                let mut shell = Command::new("bash");
+                shell.env("ONCEWARD_URL", format!("http://127.0.0.1:{}", port.unwrap_or(7171)));
+                (shell, ":")
+            }
+        };
+        let mut shell = shell
+            .args(["-e", "-c", &format!("{begin}\nset -m\n{commands}wait\n")])
             .current_dir(repository())
             .env("PATH", path)
-            .env("ONCEWARD_URL", format!("http://127.0.0.1:{}", self.port))
             .env_remove("ONCEWARD_KEY")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -94,6 +94,40 @@ class Trouble(unittest.TestCase):
             self.assertEqual(until(self.client, made.id, "done").attempt, 2)
         self.assertEqual(self.client.effect(made.id).result, True)
 
+    def test_a_payload_that_cannot_be_had_for_now_costs_no_attempt(self) -> None:
+        fetched = 0
+
+        def play(asked: Asked) -> Said | None:
+            nonlocal fetched
+            if not asked.path.endswith("/payload"):
+                return asked.pass_on()
+            fetched += 1
+            return asked.pass_on() if fetched > 1 else trouble(503, "overloaded")
+
+        text = "x" * 100_000
+        with Between(server.url, play) as between, Client(between.url, patience=0) as client:
+            worker = Worker(client, wait=5.0, grace=5.0)
+            worker.job("execution.job")(lambda job: job.payload == text)
+            with worker:
+                made = self.client.create("execution.job", payload=text, fields={"budget": 1})
+                done = until(self.client, made.id, "SUCCEEDED")
+        self.assertEqual((done.attempt, fetched), (2, 2), "given back once, with a budget of one")
+        self.assertEqual(self.client.effect(made.id).result, True)
+
+    def test_a_payload_that_is_not_there_fails_the_job(self) -> None:
+        answers = [trouble(404, "not_found"), None]
+
+        def play(asked: Asked) -> Said | None:
+            return answers.pop() if asked.path.endswith("/payload") and answers else asked.pass_on()
+
+        text = "x" * 100_000
+        with Between(server.url, play) as between, Client(between.url, patience=0) as client:
+            worker = Worker(client, wait=5.0, grace=5.0)
+            worker.job(TASK)(lambda job: job.payload == text)
+            with worker:
+                done = until(self.client, self.client.create(TASK, payload=text).id, "done")
+        self.assertEqual((done.attempt, done.fields["code"]), (3, "PAYLOAD_UNAVAILABLE"))
+
     def test_a_heartbeat_that_is_not_taken_for_a_moment_loses_no_lease(self) -> None:
         answers, beaten = [trouble(507, "store_full"), trouble(500, "internal")], threading.Event()
 
@@ -276,7 +310,7 @@ class Trouble(unittest.TestCase):
         for handler in (lambda job: deep, by_hand):
             with self.working(Asked.pass_on, handler, lease=LONG):
                 dead = until(self.client, self.client.create(TASK).id, "dead")
-            self.assertEqual((dead.attempt, dead.fields["code"]), (1, "bad_result"))
+            self.assertEqual((dead.attempt, dead.fields["code"]), (1, "BAD_RESULT"))
 
     def test_a_failure_is_told_whatever_is_in_its_words(self) -> None:
         def half(job: Job[Any]) -> None:

@@ -115,7 +115,7 @@ class Working(unittest.TestCase):
     def test_a_result_that_is_no_json_fails_the_job(self) -> None:
         with self.assertLogs("onceward", "ERROR"), self.working(lambda job: object()):
             dead = until(self.client, self.client.create(TASK).id, "dead")
-        self.assertEqual(dead.fields["code"], "bad_result")
+        self.assertEqual(dead.fields["code"], "BAD_RESULT")
 
     def test_a_result_that_is_too_large_fails_the_job(self) -> None:
         with self.assertLogs("onceward", "ERROR"), self.working(lambda job: "x" * (2 << 20)):

@@ -8,7 +8,15 @@ export class OncewardError extends Error {
 }
 
 /** No answer from the server. Whether the call was carried out is not known. */
-export class Unreachable extends OncewardError {}
+export class Unreachable extends OncewardError {
+  /** Nobody was there to hear it, so that nothing was carried out. */
+  readonly unheard: boolean;
+
+  constructor(message: string, options: ErrorOptions & { unheard?: boolean } = {}) {
+    super(message, options);
+    this.unheard = options.unheard ?? false;
+  }
+}
 
 /** The server answered, and the answer is no. `problem` says why. */
 export class Refused extends OncewardError {

@@ -3,6 +3,13 @@
 import { Unreachable, refused } from "./errors.js";
 import type { Problem } from "./records.js";
 
+/** How Node calls it where no connection was made. */
+const UNHEARD = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
+
+function isUnheard(cause: unknown): boolean {
+  return cause instanceof Error && "code" in cause && UNHEARD.includes(String(cause.code));
+}
+
 export interface Ask {
   method: "GET" | "POST";
   path: string;
@@ -83,7 +90,8 @@ export class Transport {
     if (!(error instanceof Error)) return error;
     const cause = error.cause instanceof Error ? error.cause.message : undefined;
     const isNetwork = error.name === "TypeError" ? cause !== undefined : ["AbortError", "SyntaxError"].includes(error.name);
-    return isNetwork ? new Unreachable(`${this.#base}: ${cause ?? error.message}`, { cause: error }) : error;
+    if (!isNetwork) return error;
+    return new Unreachable(`${this.#base}: ${cause ?? error.message}`, { cause: error, unheard: isUnheard(error.cause) });
   }
 }
 

@@ -15,10 +15,10 @@ const PLAIN = /^[A-Za-z][A-Za-z0-9_.-]{0,99}$/;
  */
 export function failureOf(error: unknown): WorkError | undefined {
   // Tried again, it would be the same.
-  if (error instanceof Unspeakable) return new Fail("bad_result", error.message);
+  if (error instanceof Unspeakable) return new Fail("BAD_RESULT", error.message);
   if (!(error instanceof Refused) || error instanceof LeaseLost || error instanceof AlreadyCommitted) return undefined;
   if (error.status === 413) return new Fail("SIZE_EXCEEDED", error.message);
-  if (error.status === 400 || error.status === 422) return new Fail("bad_result", error.message);
+  if (error.status === 400 || error.status === 422) return new Fail("BAD_RESULT", error.message);
   return isBroken(error) ? new Retry(error.code, error.message) : undefined;
 }
 

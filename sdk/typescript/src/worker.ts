@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { hostname } from "node:os";
 
 import { Client, valueOf, type ClientOptions } from "./client.js";
-import { AlreadyCommitted, Cancelled, Fail, LeaseLost, Retry, Unreachable, WorkError } from "./errors.js";
+import { AlreadyCommitted, Cancelled, Fail, LeaseLost, OncewardError, Retry, Unreachable, WorkError } from "./errors.js";
 import { BEATS, Heart } from "./heart.js";
 import { Job } from "./job.js";
 import { askedOf, Backoff, isFinal, mayPass, pause } from "./patience.js";
@@ -293,7 +293,12 @@ export class Worker {
   async #payload(job: Job): Promise<unknown> {
     const expected = job.record.payload?.sha256;
     for (let tries = 0; tries < FETCHES; tries += 1) {
-      const found = await this.client.payload(job.id);
+      const found = await this.client.payload(job.id).catch((error: unknown) => {
+        // A server that is away or busy is no fault of the job's. What is not there, or breaks off, would be so for whoever has it
+        // next, too.
+        if (error instanceof Unreachable ? error.unheard : mayPass(error)) throw new Cancelled("no_payload", { cause: error });
+        throw error instanceof OncewardError ? new Retry("PAYLOAD_UNAVAILABLE", text(error)) : error;
+      });
       if (expected === undefined || createHash("sha256").update(found).digest("hex") === expected) return valueOf(found);
       this.#log(`job ${job.id}: the payload that came is not that of its hash`);
     }

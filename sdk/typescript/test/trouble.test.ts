@@ -101,6 +101,43 @@ describe("a server that is full or broken for a moment", () => {
     );
   });
 
+  it("costs no attempt by a payload that cannot be had for now", async () => {
+    let fetched = 0;
+    const play: Play = async (asked) => {
+      if (!asked.path.endsWith("/payload")) return asked.passOn();
+      fetched += 1;
+      return fetched > 1 ? asked.passOn() : trouble(503, "overloaded");
+    };
+    const text = "x".repeat(100_000);
+    const between = await Between.begin(server.url, play);
+    const worker = new Worker({ url: between.url, wait: 5_000, grace: 5_000, patience: 0, log: () => undefined });
+    worker.handle<never>("execution.job", (job) => job.payload === text);
+    const running = worker.run({ signals: false });
+    try {
+      const made = await client.create("execution.job", { payload: text, fields: { budget: 1 } });
+      // Given back once, with a budget of one.
+      assert.deepEqual([(await until(client, made.id, "SUCCEEDED")).attempt, fetched], [2, 2]);
+      assert.equal((await client.effect(made.id)).result, true);
+    } finally {
+      worker.stop();
+      await running;
+      between.close();
+    }
+  });
+
+  it("fails a job whose payload is not there", async () => {
+    const answers = [trouble(404, "not_found"), trouble(404, "not_found")];
+    await working(
+      (asked) => (asked.path.endsWith("/payload") ? answers.pop() : undefined) ?? asked.passOn(),
+      (job) => (job.payload as string).length,
+      async () => {
+        const made = await client.create(TASK, { payload: "x".repeat(100_000) });
+        const done = await until(client, made.id, "done");
+        assert.deepEqual([done.attempt, done.fields["code"]], [3, "PAYLOAD_UNAVAILABLE"]);
+      },
+    );
+  });
+
   it("loses no lease by a heartbeat that is not taken", async () => {
     const [answers, beaten] = [[trouble(507, "store_full"), trouble(500, "internal")], new Moment()];
     const play: Play = async (asked) => {
@@ -309,7 +346,7 @@ describe("what the server does not take", () => {
         handler,
         async () => {
           const dead = await until(client, (await client.create(TASK)).id, "dead");
-          assert.deepEqual([dead.attempt, dead.fields["code"]], [1, "bad_result"]);
+          assert.deepEqual([dead.attempt, dead.fields["code"]], [1, "BAD_RESULT"]);
         },
         { lease: LONG },
       );

@@ -138,7 +138,7 @@ describe("a worker", () => {
   });
 
   it("fails a job whose result is no JSON or too large", async () => {
-    for (const [result, code] of [[{ big: 1n }, "bad_result"], ["x".repeat(2 << 20), "SIZE_EXCEEDED"]]) {
+    for (const [result, code] of [[{ big: 1n }, "BAD_RESULT"], ["x".repeat(2 << 20), "SIZE_EXCEEDED"]]) {
       await working(
         () => result,
         async () => {

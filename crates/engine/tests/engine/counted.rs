@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use onceward_core::decide::ErrorReport;
+use onceward_core::decide::{Call, Create, ErrorReport};
+use onceward_core::diagnostic::{File, Files};
 use onceward_core::time::Duration;
 use onceward_core::trace::Trace;
 use onceward_engine::{
@@ -207,7 +208,68 @@ fn a_trace_outlives_the_process() {
     wait(async {
         let engine: Engine<AnyStore> = open(sqlite(&folder, &clock), unpolled()).await;
         assert_eq!(held(&engine).await.record.trace, Some(trace(TRACED)));
-        assert!(engine.measures().commits.expect("SQLite tells them").count() > 0);
+        assert!(engine.measures().commits.expect("it tells them").count() > 0);
         engine.close().await;
+    });
+}
+
+/// Jobs of one's own priority.
+const LINE: &str = r#"
+language  = 1
+lifecycle = "line.job"
+about     = "A job with a priority"
+[states]
+waiting = { about = "for a worker", ready = true }
+running = { about = "a worker has it" }
+done    = { about = "and over", final = true }
+[fields]
+weight = { type = "int", default = 0 }
+[work]
+lease    = "1m"
+priority = "record.weight"
+[[on.create]]
+go   = "-> waiting"
+take = ["weight"]
+[[on.lease]]
+go = "waiting -> running"
+[[on.commit]]
+go = "running -> done"
+[[on.fail]]
+go = "running -> waiting"
+"#;
+
+/// A job that many others pass by is the one that waits longest, and is told of: it stands at the back of the line.
+#[test]
+fn a_job_that_all_others_pass_by_is_seen() {
+    on_each(unpolled(), async |engine, clock| {
+        let file = File { name: "line.toml".to_owned(), text: LINE.into() };
+        engine.define(&Files { files: vec![file] }).await.expect("a sound file");
+        let job = |weight: i64| {
+            let fields = Map::from_iter([("weight".to_owned(), json!(weight))]);
+            let create = Create { lifecycle: "line.job".into(), id: None, owner: None, fields, payload: None };
+            Submission::new(&user("ann"), Call::Create(create))
+        };
+        engine.submit(job(-100)).await.expect("a job");
+        pass(clock, 60);
+        let others = engine.submit_all((0..1_000).map(|_| job(100)).collect()).await.expect("room");
+        assert!(others.iter().all(Result::is_ok));
+        let glance = engine.store().glance(clock.now()).await.expect("a look");
+        let since: Vec<_> = glance.oldest.iter().map(|oldest| (&*oldest.lifecycle, oldest.since)).collect();
+        assert_eq!(since, [("line.job", start())]);
+        let ready: Vec<_> = glance.ready.iter().map(|ready| (&*ready.lifecycle, ready.jobs)).collect();
+        assert_eq!(ready, [("line.job", 1_001)]);
+    });
+}
+
+/// How long a commit takes is told by both databases.
+#[test]
+fn commits_have_their_time() {
+    on_each(unpolled(), async |engine, _| {
+        let before = engine.measures().commits.map(|commits| commits.count());
+        job(engine).await;
+        let after = engine.measures().commits.map(|commits| commits.count());
+        let is_kept = !matches!(engine.store(), AnyStore::Memory(_));
+        assert_eq!(after, before.map(|before| before + 1));
+        assert_eq!(after.is_some(), is_kept);
     });
 }

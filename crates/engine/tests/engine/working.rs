@@ -70,8 +70,8 @@ fn a_closure_for_each_job() {
         until(engine, ids[0], in_state("done")).await;
         assert_eq!(last_error(&*until(engine, ids[1], in_state("failed")).await), "unwilling");
         let stumbled = until(engine, ids[2], in_state("done")).await;
-        assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("panicked")));
-        assert_eq!(last_error(&*until(engine, ids[3], in_state("failed")).await), "bad_result");
+        assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("EXCEPTION")));
+        assert_eq!(last_error(&*until(engine, ids[3], in_state("failed")).await), "BAD_RESULT");
         let effect = engine.effect(&user("ann"), ids[0]).await.unwrap().expect("an effect");
         assert_eq!(effect.result, json!({ "said": "here" }));
     });
@@ -115,7 +115,7 @@ fn a_panic_at_once_is_reported() {
             async { Ok(json!({ "said": "ouch" })) }
         });
         let stumbled = until(&engine, id, in_state("done")).await;
-        assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("panicked")));
+        assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("EXCEPTION")));
         // What it said may quote a payload.
         let log = engine.store().log(0, 100).await.expect("the log");
         assert!(!log.iter().any(|entry| format!("{:?}", entry.body()).contains("over a stone")));

@@ -35,10 +35,10 @@ fn handlers_have_types() {
     let ids = [json!([1, 2, 3]), json!([0]), json!([1]), json!([2]), json!([3])].map(new);
     let (empty, wrong) = (new(json!([])), new(json!("text")));
     let codes = ids.map(|id| stage.until(id, "DONE").field("code"));
-    assert_eq!(codes, [json!(null), json!("ZERO"), json!("panicked"), json!("error"), json!(null)]);
+    assert_eq!(codes, [json!(null), json!("ZERO"), json!("EXCEPTION"), json!("EXCEPTION"), json!(null)]);
     assert_eq!(ids.map(|id| stage.effect(id)["result"].clone()), [json!(6), json!(0), json!(1), json!(2), json!(3)]);
     assert_eq!(stage.until(empty, "FAILED").field("code"), "EMPTY");
-    assert_eq!(stage.until(wrong, "FAILED").field("code"), "bad_payload");
+    assert_eq!(stage.until(wrong, "FAILED").field("code"), "BAD_PAYLOAD");
     stage.runtime.block_on(worker.close()).expect("closed");
 }
 
@@ -63,7 +63,7 @@ fn no_handler_gets_other_bytes() {
         })
     });
     let record = stage.until(id, "FAILED");
-    assert_eq!((record.field("code"), record.attempt), (json!("payload_unavailable"), 10));
+    assert_eq!((record.field("code"), record.attempt), (json!("PAYLOAD_UNAVAILABLE"), 10));
     stage.runtime.block_on(worker.close()).expect("closed");
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }

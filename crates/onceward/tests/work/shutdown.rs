@@ -48,6 +48,22 @@ fn a_hang_up_lets_what_runs_finish() {
     assert_eq!(stage.get(id).state, "DONE");
 }
 
+/// But for who has started it so that the terminal does not matter.
+#[test]
+fn nohup_keeps_it_working() {
+    let stage = Stage::new("nohup");
+    let (id, up, go) = stage.held();
+    let worker = stage.work_under(&["nohup"], &[], &["sh"], Stdio::null());
+    assert_eq!(up.read().line(), "up");
+    worker.signal(Signal::HUP);
+    go.release(1);
+    stage.until(id, "DONE");
+    // It takes the next one as well.
+    stage.until(stage.job("echo later"), "DONE");
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.ended(), Some(0));
+}
+
 /// Nobody reads its standard error: neither leases nor the wish to end hang on that.
 #[test]
 fn a_worker_that_nobody_listens_to_works_on() {

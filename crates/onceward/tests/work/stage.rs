@@ -108,8 +108,14 @@ impl Stage {
     }
 
     pub(crate) fn work_with(&self, arguments: &[&str], command: &[&str], stderr: Stdio) -> Running {
-        let mut worker = Command::new(BINARY);
-        worker.args(["work", "desk.job"]).args(arguments).arg("--").args(command);
+        // Under `nohup`, as some gates run, the worker would mind no hang-up.
+        self.work_under(&["env", "--default-signal=HUP"], arguments, command, stderr)
+    }
+
+    /// Started by another program, which becomes the worker.
+    pub(crate) fn work_under(&self, starter: &[&str], arguments: &[&str], command: &[&str], stderr: Stdio) -> Running {
+        let mut worker = Command::new(starter[0]);
+        worker.args(&starter[1..]).arg(BINARY).args(["work", "desk.job"]).args(arguments).arg("--").args(command);
         worker.env("ONCEWARD_URL", &self.url).env("ONCEWARD_KEY", "").current_dir(&self.folder);
         Running(worker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().expect("the binary runs"))
     }

@@ -130,7 +130,7 @@ const BATCH_SIZE: Metric = metric("onceward_batch_operations", Histogram, &[], "
 const SAVE_SECONDS: Metric =
     metric("onceward_save_seconds", Histogram, &[], "Whole saves: compared, written and durable.");
 const COMMIT_SECONDS: Metric =
-    metric("onceward_commit_seconds", Histogram, &[], "The commit alone, nearly all of it fsync. SQLite only.");
+    metric("onceward_commit_seconds", Histogram, &[], "The commit alone, nearly all of it fsync; on PostgreSQL with its way there and back.");
 const CONFLICTS: Metric =
     metric("onceward_conflicts_total", Counter, &[], "Saves that found something changed and were decided again.");
 const UNTOLD: Metric = metric(
@@ -159,8 +159,10 @@ const OLDEST: Metric = metric(
     "onceward_ready_oldest_age_seconds",
     Gauge,
     STATE,
-    "How long a job has waited for a worker: the longest of the first thousand in line. None waits where it is missing.",
+    "How long a job has waited for a worker: the longest of the first and the last thousand in line. None waits where it is missing.",
 );
+const READY: Metric =
+    metric("onceward_ready_jobs", Gauge, &["lifecycle"], "Jobs that a worker could be given now, up to 10000.");
 const LEASES: Metric = metric("onceward_leases_live", Gauge, &[], "Leases that count now, up to 10000.");
 const OVERDUE: Metric = metric(
     "onceward_overdue_records",
@@ -273,6 +275,8 @@ fn store(page: &mut Page, look: &Look) {
     };
     let mut oldest = page.metric(&OLDEST);
     glance.oldest.iter().for_each(|own| oldest.add(&[&own.lifecycle, &own.state], age(own.since)));
+    let mut ready = page.metric(&READY);
+    glance.ready.iter().for_each(|own| ready.add(&[&own.lifecycle], own.jobs));
     page.metric(&LEASES).add(&[], glance.leases);
     page.metric(&OVERDUE).add(&[], glance.overdue);
     page.metric(&OVERDUE_AGE).add(&[], glance.overdue_since.map_or(0.0, age));
@@ -341,6 +345,7 @@ pub(super) const ALL: &[&Metric] = &[
     &STORE_UP,
     &RECORDS,
     &OLDEST,
+    &READY,
     &LEASES,
     &OVERDUE,
     &OVERDUE_AGE,

@@ -43,7 +43,7 @@ struct VersionShape {
     /// When it last became the current one.
     #[schema(value_type = String, format = DateTime)]
     current_since: When,
-    /// On whose word, where it was somebody's.
+    /// On whose word, where it was somebody's. For operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     by: Option<Arc<str>>,
@@ -84,7 +84,7 @@ async fn list(State(app): State<App>, caller: Caller, At(name): At<String>) -> R
         current: version.is_current,
         came_at: When(version.came_at),
         current_since: When(version.current_since),
-        by: version.by,
+        by: version.by.filter(|_| counts.is_some()),
     });
     ok(&Versions { versions: versions.collect() })
 }

@@ -116,6 +116,12 @@ fn a_count_tells_of_no_version_that_hides() {
         assert_eq!((seen(&open), seen(&hidden)), (200, 404));
         assert_eq!(counts(&eve), before, "of what eve may not see nothing is told");
         assert_ne!(counts(&ann), before);
+        // Who has taken the first one up again is for operators to know.
+        let operator = house.key("zoe", &["operator"], &[]).await;
+        let versions = |key: &str| house.send(Some(key), "GET", "/v1/lifecycles/house.board/versions", None);
+        let hash = versions(&eve).ok()["versions"][0]["hash"].clone();
+        house.send(Some(&operator), "POST", "/v1/lifecycles/house.board/use", Some(&json!({ "hash": hash }))).ok();
+        assert!(versions(&operator).text().contains("zoe") && !versions(&eve).text().contains("zoe"));
         house.close().await;
     });
 }

@@ -11,7 +11,7 @@ use onceward_core::value::RecordId;
 use super::kept::{Beside, Kept};
 use crate::base::{Base, Stored};
 use crate::columns::{weight, write_fields};
-use crate::glance::{FRONT, Glance, TIMERS};
+use crate::glance::{COUNTED, Glance, Ready, TIMERS};
 use crate::query::{Candidate, Filling, LeaseQuery, ListQuery, Most, Page, StateCount, looked_at, rank, running};
 use crate::relation::{LinkPage, LinkQuery};
 
@@ -156,8 +156,13 @@ impl Kept {
         let mut glance = Glance { counts: self.counts_by_state(None), ..Glance::default() };
         let lifecycles: BTreeSet<&Arc<str>> = self.records().map(|(_, record)| &record.lifecycle.name).collect();
         for name in lifecycles {
-            let query = LeaseQuery { lifecycles: vec![Arc::clone(name)], now, limit: FRONT };
-            for candidate in self.leasable(&query) {
+            let query = LeaseQuery { lifecycles: vec![Arc::clone(name)], now, limit: COUNTED };
+            let line = self.leasable(&query);
+            if !line.is_empty() {
+                let jobs = u64::try_from(line.len()).unwrap_or(u64::MAX);
+                glance.ready.push(Ready { lifecycle: Arc::clone(name), jobs });
+            }
+            for candidate in line {
                 if let Some(record) = self.world.record(candidate.record)
                     && let Some(waiting) = readiness(record)
                 {

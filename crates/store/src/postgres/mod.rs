@@ -55,6 +55,7 @@ use crate::catalog::Catalog;
 use crate::clock::{Clock, Sampled};
 use crate::error::StoreError;
 use crate::glance::Glance;
+use crate::histogram::{Distribution, Histogram, TIMES};
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
@@ -96,6 +97,8 @@ struct Inner {
     /// A manual one in tests; else the database's, remembered for a moment.
     clock: Option<Clock>,
     sampled: Sampled,
+    /// How long the commits of batches took, there and back.
+    commits: Histogram,
 }
 
 impl PostgresStore {
@@ -138,6 +141,7 @@ impl PostgresStore {
             sweeps,
             clock,
             sampled: Sampled::default(),
+            commits: Histogram::new(TIMES),
         };
         inner.refresh().await?;
         Ok(Self { inner: Arc::new(inner) })
@@ -294,6 +298,10 @@ impl Store for PostgresStore {
 
     async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
         glance::glance(&self.inner, now).await
+    }
+
+    fn commits(&self) -> Option<Distribution> {
+        Some(self.inner.commits.counted())
     }
 
     async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {

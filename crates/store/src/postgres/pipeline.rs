@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::types::ToSql;
@@ -50,13 +51,21 @@ impl<'a> Pipeline<'a> {
         Ok(self.attempt(client).await?)
     }
 
+    /// The same, and how long the last of them took after those before it were answered: a commit, all of it.
+    pub(super) async fn attempt_and_time(
+        &self,
+        client: &ClientWrapper,
+    ) -> Result<(Vec<Vec<Row>>, Duration), tokio_postgres::Error> {
+        attempt(&self.calls.iter().collect::<Vec<_>>(), client).await
+    }
+
     /// The same for statements that read, at one moment. Where it fails, the transaction may still be open.
     pub(super) async fn read_at_once(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, StoreError> {
         let [begin, end] = &MOMENT;
         let mut calls: Vec<&Call<'_>> = vec![begin];
         calls.extend(&self.calls);
         calls.push(end);
-        let mut answers = attempt(&calls, client).await?;
+        let (mut answers, _) = attempt(&calls, client).await?;
         answers.pop();
         answers.remove(0);
         Ok(answers)
@@ -65,11 +74,14 @@ impl<'a> Pipeline<'a> {
     /// The same, with the database's own words for what went wrong. Where one fails inside a transaction the database refuses the rest, a commit too: the first
     /// error is the one that matters.
     pub(super) async fn attempt(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
-        attempt(&self.calls.iter().collect::<Vec<_>>(), client).await
+        Ok(self.attempt_and_time(client).await?.0)
     }
 }
 
-async fn attempt(calls: &[&Call<'_>], client: &ClientWrapper) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+async fn attempt(
+    calls: &[&Call<'_>],
+    client: &ClientWrapper,
+) -> Result<(Vec<Vec<Row>>, Duration), tokio_postgres::Error> {
     // All that is new to this connection is prepared first, so that what follows is sent in order and at once.
     let mut statements: Vec<Option<Statement>> = Vec::with_capacity(calls.len());
     for call in calls {
@@ -93,6 +105,7 @@ async fn attempt(calls: &[&Call<'_>], client: &ClientWrapper) -> Result<Vec<Vec<
         pending.push((Some(future), Vec::new()));
     }
     let mut failed = None;
+    let (last, mut before_last) = (pending.len().saturating_sub(1), Instant::now());
     // A statement is sent when it is first asked for its answer: in order. One that fails before it is sent, the server knows
     // nothing of; so nothing that comes after it may be sent either, a commit least of all.
     let (mut all_sent, mut sent) = (false, pending.len());
@@ -104,6 +117,9 @@ async fn attempt(calls: &[&Call<'_>], client: &ClientWrapper) -> Result<Vec<Vec<
                 Poll::Pending => open = true,
                 Poll::Ready(answer) => {
                     *future = None;
+                    if number < last {
+                        before_last = Instant::now();
+                    }
                     match answer {
                         Ok(answer) => *rows = answer,
                         Err(error) => {
@@ -123,7 +139,7 @@ async fn attempt(calls: &[&Call<'_>], client: &ClientWrapper) -> Result<Vec<Vec<
     .await;
     match failed {
         Some(error) => Err(error),
-        None => Ok(pending.into_iter().map(|(_, rows)| rows).collect()),
+        None => Ok((pending.into_iter().map(|(_, rows)| rows).collect(), before_last.elapsed())),
     }
 }
 

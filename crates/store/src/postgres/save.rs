@@ -15,6 +15,7 @@ use super::{Inner, Known};
 use crate::base::Base;
 use crate::batch::{Batch, Conflict, Save};
 use crate::error::StoreError;
+use crate::histogram::Histogram;
 use crate::net::Net;
 
 /// Attempts at a save that got in another's way, or whose connection was found dead before anything was written.
@@ -78,7 +79,7 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
         return Ok(Save::Conflict(stood.conflict));
     }
     let mut writing = Writing::new(known, base, net, &stood)?;
-    match write(&transaction, &mut writing, &ground, net).await {
+    match write(&transaction, &mut writing, &ground, net, &inner.commits).await {
         Ok(save) => {
             transaction.ended();
             inner.marks.lower(&writing.ranks);
@@ -125,6 +126,7 @@ async fn write(
     writing: &mut Writing<'_>,
     ground: &Ground<'_>,
     net: &Net<'_>,
+    commits: &Histogram,
 ) -> Result<Save, Unwritten> {
     let client = transaction.client()?;
     let mut pipeline = Pipeline::default();
@@ -137,7 +139,8 @@ async fn write(
     }
     let end = writing.end(&mut pipeline)?;
     pipeline.plain("COMMIT");
-    let answers = pipeline.attempt(client).await?;
+    let (answers, commit) = pipeline.attempt_and_time(client).await?;
+    commits.add_time(commit);
     let row = answers.get(end).and_then(|rows| rows.first());
     let row = row.ok_or_else(|| StoreError::corrupt("the log has no end"))?;
     Ok(Save::Saved { first: rows::unsigned(row, 0)?, last: rows::unsigned(row, 1)? })

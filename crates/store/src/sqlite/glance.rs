@@ -1,16 +1,21 @@
 //! How a file stands, for who watches it all the time.
 
+use std::sync::Arc;
+
 use onceward_core::time::Time;
 use rusqlite::{Connection, Rows, params};
 
 use super::read;
 use crate::error::StoreError;
-use crate::glance::{FRONT, Glance, TIMERS};
+use crate::glance::{COUNTED, ENDS, Glance, Ready, TIMERS};
 use crate::names::Known;
 
 const OLDEST: &str = "SELECT r.definition, r.state, min(w.ready_at) FROM \
-     (SELECT record, ready_at FROM ready WHERE lifecycle = ?1 ORDER BY rank, record LIMIT ?2) w \
+     (SELECT * FROM (SELECT record, ready_at FROM ready WHERE lifecycle = ?1 ORDER BY rank, record LIMIT ?2) UNION \
+     SELECT * FROM (SELECT record, ready_at FROM ready WHERE lifecycle = ?1 ORDER BY rank DESC, record DESC LIMIT ?2)) w \
      JOIN records r ON r.row = w.record WHERE w.ready_at <= ?3 GROUP BY r.definition, r.state";
+
+const READY: &str = "SELECT count(*) FROM (SELECT 1 FROM ready WHERE lifecycle = ?1 AND ready_at <= ?2 LIMIT ?3)";
 
 /// Their time has come, and nobody has looked since.
 const LATER: &str = "SELECT r.definition, r.state, min(l.ready_at) FROM \
@@ -28,12 +33,17 @@ pub(super) fn glance(connection: &Connection, known: &Known, now: Time) -> Resul
     let mut glance =
         Glance { counts: read::counts_by_state(connection, known, None)?, oldest: Vec::new(), ..Glance::default() };
     let mut statement = connection.prepare_cached(OLDEST)?;
+    let mut counting = connection.prepare_cached(READY)?;
     for lifecycle in known.catalog.definitions.lifecycles.keys() {
-        let found = statement.query(params![known.names.known(lifecycle)?, FRONT, now.micros()])?;
-        waits(&mut glance, found, known)?;
+        let name = known.names.known(lifecycle)?;
+        waits(&mut glance, statement.query(params![name, ENDS, now.micros()])?, known)?;
+        let jobs: u64 = counting.query_row(params![name, now.micros(), COUNTED], |row| row.get(0))?;
+        if jobs > 0 {
+            glance.ready.push(Ready { lifecycle: Arc::clone(lifecycle), jobs });
+        }
     }
     let mut statement = connection.prepare_cached(LATER)?;
-    waits(&mut glance, statement.query(params![now.micros(), FRONT])?, known)?;
+    waits(&mut glance, statement.query(params![now.micros(), ENDS])?, known)?;
     glance.leases = connection.prepare_cached(LEASES)?.query_row([TIMERS], |row| row.get(0))?;
     let mut statement = connection.prepare_cached(OVERDUE)?;
     let overdue = statement.query_row(params![now.micros(), TIMERS], |row| Ok((row.get(0)?, row.get(1)?)))?;

@@ -244,6 +244,8 @@ fn a_glance_tells_what_waits() {
         let waits: Vec<_> = glance.oldest.iter().map(|oldest| (&*oldest.lifecycle, oldest.since)).collect();
         assert_eq!(waits, [("suite.task", at(10))], "the longest, though another is first in line");
         assert_eq!((glance.leases, glance.overdue), (0, 0));
+        let ready: Vec<_> = glance.ready.iter().map(|ready| (&*ready.lifecycle, ready.jobs)).collect();
+        assert_eq!(ready, [("suite.task", 3)], "one waits for its time");
         driver.lease(&bob, tasks[2], at(40)).await;
         let glance = store.glance(at(41)).await.unwrap();
         assert_eq!((glance.oldest[0].since, glance.leases, glance.overdue), (at(20), 1, 0));

@@ -14,7 +14,7 @@ use crate::command::worker::Commands;
 use crate::command::{complaints, orphans};
 use crate::payload::Payload;
 use crate::wire::Backoff;
-use crate::work::{Failure, Job, Stopping, until};
+use crate::work::{Failure, Job, SIZE_EXCEEDED, Stopping, until};
 
 /// Bytes of a result.
 const LARGEST_RESULT: usize = 1 << 20;
@@ -133,7 +133,7 @@ pub(super) async fn run(commands: &Commands, url: &str, job: &Job) -> Verdict {
         }
         (Some(Cause::TooLarge), _) => {
             let message = format!("the result has more than {LARGEST_RESULT} bytes");
-            Verdict::Failed(Failure::terminal("SIZE_EXCEEDED", message))
+            Verdict::Failed(Failure::terminal(SIZE_EXCEEDED, message))
         }
         (None, Ok(status)) => verdict::of(status, output, &last),
     }

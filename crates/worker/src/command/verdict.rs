@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use serde_json::value::RawValue;
 
 use crate::payload::Payload;
-use crate::work::Failure;
+use crate::work::{BAD_RESULT, Failure};
 
 /// `EX_TEMPFAIL` of sysexits: try again later.
 pub(super) const TRY_AGAIN: i32 = 75;
@@ -66,11 +66,11 @@ pub(super) fn result(output: Vec<u8>, kind: ResultKind) -> Result<Option<Payload
         ResultKind::Bytes => Ok(Some(Payload::Bytes(output.into()))),
         ResultKind::Json => match json(&output) {
             Some(json) => Ok(Some(json)),
-            None => Err(Failure::terminal("bad_result", "standard output is not JSON")),
+            None => Err(Failure::terminal(BAD_RESULT, "standard output is not JSON")),
         },
         ResultKind::Text => match text(&output) {
             Some(text) => Ok(Some(text)),
-            None => Err(Failure::terminal("bad_result", "standard output is not UTF-8, or has a NUL in it")),
+            None => Err(Failure::terminal(BAD_RESULT, "standard output is not UTF-8, or has a NUL in it")),
         },
         ResultKind::Auto if output.iter().all(u8::is_ascii_whitespace) => Ok(None),
         ResultKind::Auto => {
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(shown(b"\0", Auto), "b\"\\0\"");
         assert_eq!(shown(b"\xff", Auto), "b\"\\xff\"");
         assert_eq!(shown(b"12\n", Text), "\"12\"");
-        assert_eq!(shown(b"\xff", Text), "bad_result");
-        assert_eq!(shown(b"two words", Json), "bad_result");
+        assert_eq!(shown(b"\xff", Text), "BAD_RESULT");
+        assert_eq!(shown(b"two words", Json), "BAD_RESULT");
         assert_eq!(shown(b"12\n", Bytes), "b\"12\\n\"");
     }
 }

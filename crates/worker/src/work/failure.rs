@@ -15,8 +15,18 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
 }
 
-/// Of an error that a handler gave no code.
-const ERROR: &str = "error";
+/// The codes that a worker gives by itself, the same in every language: docs/workers.md has the table.
+///
+/// Of an error that the handler gave no code, and of a panic.
+pub(crate) const EXCEPTION: &str = "EXCEPTION";
+/// Of a payload that is not as the handler wants it.
+pub(crate) const BAD_PAYLOAD: &str = "BAD_PAYLOAD";
+/// Of one that is missing, harmed, or breaks off each time.
+pub(crate) const PAYLOAD_UNAVAILABLE: &str = "PAYLOAD_UNAVAILABLE";
+/// Of a result that cannot be written, or that the server does not take.
+pub(crate) const BAD_RESULT: &str = "BAD_RESULT";
+/// Of one that is too large.
+pub(crate) const SIZE_EXCEEDED: &str = "SIZE_EXCEEDED";
 
 /// Gives the job back unharmed.
 const YIELDED: &str = "yielded";
@@ -69,6 +79,6 @@ impl<E: std::error::Error> From<E> for Failure {
             message.push_str(&inner.to_string());
             cause = inner.source();
         }
-        Self::retryable(ERROR, message)
+        Self::retryable(EXCEPTION, message)
     }
 }

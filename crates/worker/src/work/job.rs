@@ -15,7 +15,7 @@ use crate::payload::Payload;
 use crate::reports::{Report, Verdict};
 use crate::shape::{Leased, Record, Reported};
 use crate::wire::Backoff;
-use crate::work::failure::Failure;
+use crate::work::failure::{BAD_PAYLOAD, Failure};
 use crate::work::reporter::Reporter;
 
 /// After the lease is gone by our clock, the server's may be a little behind.
@@ -74,7 +74,7 @@ impl Job {
             Some(payload) => payload.read(),
             None => serde_json::from_value(Json::Null),
         };
-        read.map_err(|error| Failure::terminal("bad_payload", format!("the payload is not as expected: {error}")))
+        read.map_err(|error| Failure::terminal(BAD_PAYLOAD, format!("the payload is not as expected: {error}")))
     }
 
     /// Whether the job is to be given up.

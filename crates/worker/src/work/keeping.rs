@@ -14,7 +14,7 @@ use crate::payload::Payload;
 use crate::reports::Verdict;
 use crate::shape::Leased;
 use crate::wire::Backoff;
-use crate::work::failure::Failure;
+use crate::work::failure::{BAD_RESULT, EXCEPTION, Failure, PAYLOAD_UNAVAILABLE, SIZE_EXCEEDED};
 use crate::work::heart::{Beaten, Heart};
 use crate::work::job::{Held, Job, Stopping};
 use crate::work::reporter::Reporter;
@@ -219,7 +219,7 @@ fn verdict(held: &Held, ended: Result<Done, JoinError>) -> Verdict {
         Ok(Err(failure)) => Verdict::Fail(failure.cleaned()),
         // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are. What the panic says
         // may quote a payload, so the record does not keep it.
-        Err(_) => Verdict::Fail(Failure::retryable("panicked", "the handler panicked").cleaned()),
+        Err(_) => Verdict::Fail(Failure::retryable(EXCEPTION, "the handler panicked").cleaned()),
     }
 }
 
@@ -234,7 +234,7 @@ fn without_payload(error: &ClientError) -> Verdict {
     if is_for_now {
         return Verdict::Yield;
     }
-    Verdict::Fail(Failure::retryable("payload_unavailable", error.to_string()).cleaned())
+    Verdict::Fail(Failure::retryable(PAYLOAD_UNAVAILABLE, error.to_string()).cleaned())
 }
 
 /// The worse reason stays.
@@ -297,12 +297,12 @@ fn instead(verdict: &Verdict, error: &ClientError) -> Option<Verdict> {
     }
     let failure = match error {
         ClientError::Problem(problem) => match problem.status {
-            413 => Failure::terminal("SIZE_EXCEEDED", problem.text()),
-            400 | 422 => Failure::terminal("bad_result", problem.text()),
+            413 => Failure::terminal(SIZE_EXCEEDED, problem.text()),
+            400 | 422 => Failure::terminal(BAD_RESULT, problem.text()),
             500.. if !error.may_pass() => Failure::retryable(&problem.code, problem.text()),
             _ => return None,
         },
-        ClientError::BadCall(reason) => Failure::terminal("bad_result", reason),
+        ClientError::BadCall(reason) => Failure::terminal(BAD_RESULT, reason),
         _ => return None,
     };
     Some(Verdict::Fail(failure.cleaned()))

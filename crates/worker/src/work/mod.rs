@@ -9,6 +9,7 @@ mod reporter;
 mod worker;
 
 pub use failure::Failure;
+pub(crate) use failure::{BAD_RESULT, SIZE_EXCEEDED};
 pub use job::{Committed, Job, Stopping};
 pub(crate) use keeping::{Run, until};
 pub use worker::{Worker, Working};

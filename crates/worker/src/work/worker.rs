@@ -17,7 +17,7 @@ use crate::payload::Payload;
 use crate::reports::{Report, Verdict, millis};
 use crate::shape::Leased;
 use crate::wire::{Backoff, new_key};
-use crate::work::failure::Failure;
+use crate::work::failure::{BAD_RESULT, Failure};
 use crate::work::job::Job;
 use crate::work::keeping::{Done, Keeper, Run};
 use crate::work::reporter::Reporter;
@@ -181,7 +181,7 @@ pub(crate) async fn closes(heard: &mut watch::Receiver<Phase>) {
 fn written(result: &impl Serialize) -> Done {
     Payload::json(result)
         .map(Some)
-        .map_err(|error| Failure::terminal("bad_result", format!("the result cannot be written: {error}")))
+        .map_err(|error| Failure::terminal(BAD_RESULT, format!("the result cannot be written: {error}")))
 }
 
 struct Turn {

@@ -59,6 +59,8 @@ class Connection(http.client.HTTPConnection):
         super().__init__(host, port or self.default_port, timeout=timeout)
         self._connecting = min(connecting, timeout)
         self._tls = tls
+        #: Whether anybody was there.
+        self.answered = False
 
     def connect_for(self, call: Call) -> None:
         sock = _dial(self.host, self.port, self._connecting, call)
@@ -75,6 +77,7 @@ class Connection(http.client.HTTPConnection):
             sock.close()
             raise
         self.sock = sock
+        self.answered = True
 
 
 def _dial(host: str, port: int, timeout: float, call: Call) -> socket.socket:

@@ -10,7 +10,12 @@ class OncewardError(Exception):
 
 
 class Unreachable(OncewardError):
-    """No answer from the server. Whether the call was carried out is not known."""
+    """No answer from the server. Whether the call was carried out is not known; but for one that was `unheard`, as nobody was there
+    to hear it."""
+
+    def __init__(self, message: str, *, unheard: bool = False) -> None:
+        super().__init__(message)
+        self.unheard = unheard
 
 
 class Refused(OncewardError):

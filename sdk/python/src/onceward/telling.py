@@ -22,13 +22,13 @@ def failure_of(error: Exception) -> WorkError | None:
     report."""
     if not isinstance(error, Refused):
         # Tried again, it would be the same.
-        return Fail("bad_result", str(error))
+        return Fail("BAD_RESULT", str(error))
     if isinstance(error, (LeaseLost, AlreadyCommitted)):
         return None
     if error.status == 413:
         return Fail("SIZE_EXCEEDED", str(error.problem))
     if error.status in (400, 422):
-        return Fail("bad_result", str(error.problem))
+        return Fail("BAD_RESULT", str(error.problem))
     return Retry(error.code, str(error.problem)) if is_broken(error) else None
 
 

@@ -75,7 +75,8 @@ class Transport:
             connection.close()
             # Those that wait for a next call may be as dead as this one; a new one says so at once.
             self.close()
-            raise Unreachable(f"{self.url}: {error or type(error).__name__}") from error
+            unheard = not connection.answered
+            raise Unreachable(f"{self.url}: {error or type(error).__name__}", unheard=unheard) from error
         except BaseException:
             connection.close()
             raise

@@ -433,7 +433,14 @@ class Worker:
         """For `Job.payload`: the bytes of its hash, and no others."""
         expected = (record.raw.get("payload") or {}).get("sha256")
         for _ in range(FETCHES):
-            found = self.client.payload(record.id)
+            try:
+                found = self.client.payload(record.id)
+            except (Refused, Unreachable) as error:
+                # A server that is away or busy is no fault of the job's. What is not there, or breaks off, would be so for whoever
+                # has it next, too.
+                if error.unheard if isinstance(error, Unreachable) else may_pass(error):
+                    raise Cancelled("no_payload") from error
+                raise Retry("PAYLOAD_UNAVAILABLE", str(error)) from error
             if expected is None or hashlib.sha256(found).hexdigest() == expected:
                 return value_of(found)
             log.warning("job %s: the payload that came is not that of its hash", record.id)
