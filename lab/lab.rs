@@ -4,6 +4,7 @@
 //! whose guard was taken out in a copy of the sources; on the engine as it is it fails, so it is ignored here.
 //! `prevented_…` holds on the engine as it is and fails without the guard. `recovered_…` shows the way back.
 
+mod outside;
 mod stage;
 
 mod fm_1_duplicate_retry;

@@ -4,14 +4,15 @@
 use std::process::ExitCode;
 
 use onceward_core::decide::{Call, Create, ErrorReport};
+use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::{Actor, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_engine::{Answer, Config, Engine, EngineError, PruneOptions, Retention, Submission};
+use onceward_engine::{Answer, Config, Engine, EngineError, NewKey, PruneOptions, Retention, Submission};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use serde_json::{Map, json};
 
-use crate::hear;
+use crate::{hear, outside, server};
 
 pub(crate) fn run(place: &str, micros: &str) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -31,10 +32,21 @@ async fn open(place: &str, clock: Clock) -> Result<AnyStore, StoreError> {
 
 async fn serve(place: &str, now: Time) -> Result<(), EngineError> {
     let poll = std::time::Duration::from_hours(1);
-    let engine = Engine::open(open(place, Clock::manual(now)).await?, Config { poll, ..Config::default() });
+    let clock = Clock::manual(now);
+    let config = Config { poll, checks: outside::checks(), ..Config::default() };
+    let engine = Engine::open(open(place, clock.clone()).await?, config);
     println!("open");
     while let Some(line) = hear() {
-        let words: Vec<&str> = line.split(' ').collect();
+        // What JSON follows these words is one word, whatever is in it.
+        let words: Vec<&str> = match line.split_once(' ') {
+            Some((first @ ("ask" | "define"), rest)) => vec![first, rest],
+            _ => line.split(' ').collect(),
+        };
+        if let ["at", micros] = words[..] {
+            clock.set(Time::from_micros(micros.parse().unwrap_or_default()));
+            println!("ok at");
+            continue;
+        }
         match answer(&engine, &words).await {
             Ok(words) => println!("ok {words}"),
             Err(error) => match error.refusal() {
@@ -49,6 +61,7 @@ async fn serve(place: &str, now: Time) -> Result<(), EngineError> {
 
 async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, EngineError> {
     let (ann, bob) = (Actor::new("ann", &["producer"]), Actor::new("bob", &["worker"]));
+    let olga = Actor::new("olga", &["operator"]);
     let done = |answer: Answer| answer.subject.0.to_string();
     let submit = async |actor: &Actor, call| engine.submit(Submission::new(actor, call)).await.map(done);
     match *words {
@@ -78,6 +91,23 @@ async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, Eng
             };
             submit(&bob, Call::Fail { record, token, error }).await
         }
+        // Any call, as the torture asks it.
+        ["ask", question] => match serde_json::from_str(question) {
+            Ok(question) => Ok(server::answer(engine, question).await?.to_string()),
+            Err(error) => Ok(format!("what? {error}")),
+        },
+        // A lifecycle's file.
+        ["define", text] => {
+            let text: String = serde_json::from_str(text).unwrap_or_default();
+            let files = Files { files: vec![File { name: "new.toml".to_owned(), text: text.into() }] };
+            Ok(engine.define(&files).await?.number().to_string())
+        }
+        ["key", name] => {
+            let (owner, roles, name) = ("ann".into(), vec!["producer".into()], name.into());
+            let asked = NewKey { owner, roles, lifecycles: Vec::new(), name, expires_at: None };
+            Ok(engine.keys().create(&olga, asked).await?.0.id.to_string())
+        }
+        ["revoke", id] => Ok(engine.keys().revoke(&olga, id).await?.id.to_string()),
         // What is due on it is done first.
         ["look", id] => {
             let found = engine.get(&ann, record(id)).await?;

@@ -1,6 +1,8 @@
 //! A process for the lab's tests: a worker, or an engine on a database. It speaks in lines.
 
 mod engine;
+#[path = "../outside.rs"]
+mod outside;
 mod server;
 mod worker;
 

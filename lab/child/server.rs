@@ -10,19 +10,19 @@ use std::time::Duration;
 use onceward_core::decide::Call;
 use onceward_core::record::Actor;
 use onceward_core::time::{Duration as Span, Time};
-use onceward_engine::{Answer, Asked, Checks, Config, Engine, EngineError, Submission, Unanswered, Wanted};
+use onceward_engine::{Answer, Config, Engine, EngineError, Submission, Wanted};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use serde::Deserialize;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use tokio::sync::Barrier;
 
-use crate::hear;
+use crate::{hear, outside};
 
 /// How often a clock that was set wrong moves on.
 const TICK: Duration = Duration::from_millis(2);
 
 #[derive(Deserialize)]
-struct Question {
+pub(crate) struct Question {
     actor: Actor,
     /// A key of the caller's, under which it may come again.
     #[serde(default)]
@@ -79,7 +79,7 @@ async fn open(place: &str, wrong_by: i64) -> Result<AnyStore, StoreError> {
 }
 
 async fn serve(place: &str, wrong_by: i64) -> Result<(), EngineError> {
-    let config = Config { checks: Checks::default().on("relay.job", "deposit", deposit), ..Config::default() };
+    let config = Config { checks: outside::checks(), ..Config::default() };
     let engine = Engine::open(open(place, wrong_by).await?, config);
     println!("open");
     // Standard input has a thread of its own: reading it must not hold up who answers.
@@ -121,7 +121,7 @@ async fn answer_all(engine: &Engine<AnyStore>, questions: Vec<Question>) -> Vec<
     answers
 }
 
-async fn answer(engine: &Engine<AnyStore>, question: Question) -> Result<Json, EngineError> {
+pub(crate) async fn answer(engine: &Engine<AnyStore>, question: Question) -> Result<Json, EngineError> {
     let Question { actor, key, bytes, call, lease } = question;
     if let Some(Lease { lifecycle, worker, seconds }) = lease {
         let wanted = Wanted { lease: Some(Span::from_secs(seconds)), ..Wanted::one(&lifecycle, &worker) };
@@ -159,15 +159,4 @@ fn told(answer: Result<Json, EngineError>) -> Json {
             _ => json!({ "no": error.code() }),
         },
     }
-}
-
-/// As relay answers where no chain is configured.
-async fn deposit(asked: Asked) -> Result<Map<String, Json>, Unanswered> {
-    let arguments = &asked.question.arguments;
-    let answer = json!({
-        "ok": true, "on_chain": false, "amount": arguments["at_least"], "tx_hash": arguments["tx_hash"],
-        "sender": "0x00000000000000000000000000000000000000aa",
-    });
-    let Json::Object(answer) = answer else { return Err(Unanswered("no object".to_owned())) };
-    Ok(answer)
 }

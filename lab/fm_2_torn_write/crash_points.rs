@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use onceward_core::time::Time;
-use onceward_core::value::RecordId;
-use onceward_store::Clock;
+use onceward_engine::verify;
+use onceward_store::{Clock, SqliteView};
 use onceward_testkit::Folder;
-use serde_json::json;
 
+use super::kinds::{self, Act, Sight};
 use crate::stage::books::{charged, effects, whole};
-use crate::stage::play::{Play, nothing, sqlite, wait};
+use crate::stage::play::{Play, sqlite, time, wait};
 use crate::stage::process;
 
 /// What SQLite does to its WAL; by which of the two it syncs hangs on how it was built.
@@ -22,42 +22,20 @@ pub(super) const MOST: usize = 500;
 /// A database in which one operation is about to happen.
 struct Scene {
     folder: Folder,
-    /// What the engine's process is told, and when.
-    words: String,
-    at: i64,
-    record: Option<RecordId>,
+    act: Act,
     entries: usize,
+    before: Sight,
 }
 
 async fn scene(kind: &str) -> Scene {
     let folder = Folder::new();
     let play = Play::open_file(&folder, 0).await;
-    // Company, so that pages are shared with others.
-    for _ in 0..3 {
-        play.create("lab.seat", json!({ "room": "a", "size": 9 })).await;
-        play.create("execution.job", nothing()).await;
-    }
-    let (mut words, mut at, mut record) = (format!("{kind} lab.charge"), 0, None);
-    if kind != "create" {
-        let id = play.charge().await;
-        record = Some(id);
-        words = format!("{kind} {}", id.0);
-        if kind != "lease" {
-            let held = play.lease("bob", "lab.charge", 30).await.expect("the job");
-            words = match kind {
-                "commit" => format!("commit {} {} finish", id.0, held.token.0),
-                "fail" => format!("fail {} {}", id.0, held.token.0),
-                // The lease has run out: looking at the job takes it back.
-                _ => {
-                    at = 30;
-                    format!("look {}", id.0)
-                }
-            };
-        }
-    }
+    kinds::begin(kind, &play).await;
+    let act = kinds::prepare(kind, &play, 1).await;
     let entries = whole(play.store()).await.expect("whole before");
+    let before = Sight::of(play.store()).await;
     play.engine.close().await;
-    Scene { folder, words, at, record, entries }
+    Scene { folder, act, entries, before }
 }
 
 /// What one kill left.
@@ -72,21 +50,43 @@ impl Scene {
     fn kill(&self, call: &str, nth: usize) -> Option<Left> {
         let file = self.folder.file().with_extension(format!("{call}-{nth}"));
         std::fs::copy(self.folder.file(), &file).expect("a copy");
-        let mut engine = process::engine_killed_at(&file, self.at, call, nth);
+        let mut engine = process::engine_killed_at(&file, self.act.at, call, nth);
         engine.must_say("open");
-        engine.say(&self.words);
+        engine.say(&self.act.words);
         let answer = engine.hear();
         let status = engine.ended();
         let found = wait(look(&file));
         match answer {
             Some(answer) => {
                 assert!(answer.starts_with("ok") && status.success(), "{answer}, {status}");
-                assert!(found.as_ref() != Ok(&self.entries), "what was answered is there");
+                assert!(found.is_err() || wait(seen(&file)) != self.before, "what was answered is there");
                 tidy(&file);
                 None
             }
             None => Some(Left { found, file }),
         }
+    }
+
+    /// What the operation moves where nobody dies.
+    fn step(&self) -> Sight {
+        let file = self.folder.file().with_extension("step");
+        std::fs::copy(self.folder.file(), &file).expect("a copy");
+        let answer = self.asked(&file);
+        assert!(answer.starts_with("ok"), "{answer}");
+        let step = wait(seen(&file)).since(self.before);
+        assert_ne!(step, Sight::SAME, "nobody could see it");
+        tidy(&file);
+        step
+    }
+
+    /// The answer of an engine that is left alone.
+    fn asked(&self, file: &Path) -> String {
+        let mut engine = process::engine(file, self.act.at);
+        engine.must_say("open");
+        engine.say(&self.act.words);
+        let answer = engine.hear().expect("an answer");
+        assert!(engine.ended().success());
+        answer
     }
 
     /// Every crash point of the operation, one after the other.
@@ -101,10 +101,32 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// Whether the operation is there: all of it, or nothing of it.
+    fn landed(&self, kind: &str, left: &Left, step: Sight) -> bool {
+        let point = left.file.display();
+        left.found.as_ref().unwrap_or_else(|torn| panic!("{kind}, {point}: {torn}"));
+        wait(verified(&left.file));
+        let moved = wait(seen(&left.file)).since(self.before);
+        assert!([Sight::SAME, step].contains(&moved), "{kind}, {point}: {moved:?}");
+        moved == step
+    }
+}
+
 async fn look(file: &Path) -> Result<usize, String> {
     // Long ago, so that nothing falls due while we look.
     let store = sqlite(file, &Clock::manual(Time::MIN)).map_err(|error| error.to_string())?;
     whole(&store).await
+}
+
+async fn seen(file: &Path) -> Sight {
+    Sight::of(&sqlite(file, &Clock::manual(Time::MIN)).expect("it opens")).await
+}
+
+async fn verified(file: &Path) {
+    let view = SqliteView::open(file).expect("it opens");
+    let report = verify(&view, time(0), &mut ()).await.expect("it can be read");
+    assert!(report.is_clean() && report.stopped.is_none(), "{report:#?}");
 }
 
 pub(super) fn tidy(file: &Path) {
@@ -113,19 +135,37 @@ pub(super) fn tidy(file: &Path) {
     }
 }
 
-/// All or nothing at every point.
+/// All or nothing at every point, and nothing for `verify` to say.
 fn all_or_nothing(kind: &str) {
     let scene = wait(scene(kind));
-    let (mut points, mut nothing) = (0, 0);
+    let (mut points, mut nothing, step) = (0, 0, scene.step());
     for left in scene.points() {
-        let entries = left.found.as_ref().unwrap_or_else(|torn| panic!("{kind}, point {points}: {torn}"));
-        assert!([scene.entries, scene.entries + 1].contains(entries), "{kind}, point {points}: {entries} entries");
+        nothing += usize::from(!scene.landed(kind, &left, step));
         points += 1;
-        nothing += usize::from(*entries == scene.entries);
         tidy(&left.file);
     }
     assert!(nothing > 0, "{kind}: no kill came in time");
     println!("lab: {kind}: {points} crash points, all or nothing at each");
+}
+
+/// The same; and whoever finds nothing of it, or may ask again in any case, does so on what is left: then it has happened once.
+fn recovered(kind: &str) {
+    let scene = wait(scene(kind));
+    let (mut points, mut nothing, step) = (0, 0, scene.step());
+    for left in scene.points() {
+        let landed = scene.landed(kind, &left, step);
+        nothing += usize::from(!landed);
+        points += 1;
+        if scene.act.is_safe || !landed {
+            let answer = scene.asked(&left.file);
+            assert!(answer.starts_with("ok"), "{kind}, point {points}: {answer}");
+            assert_eq!(wait(seen(&left.file)).since(scene.before), step, "{kind}, point {points}, asked again");
+            wait(verified(&left.file));
+        }
+        tidy(&left.file);
+    }
+    assert!(nothing > 0, "{kind}: no kill came in time");
+    println!("lab: {kind}: {points} crash points, all or nothing at each; asked again, it happened once");
 }
 
 /// What is torn, and how many crash points there are.
@@ -196,18 +236,14 @@ fn prevented_in_a_lost_lease() {
 #[test]
 fn recovered_by_asking_again() {
     let scene = wait(scene("commit"));
-    let id = scene.record.expect("a job");
+    let id = scene.act.record.expect("a job");
     let (mut before, mut after) = (0, 0);
     for left in scene.points() {
         match left.found.as_ref() {
             Ok(entries) if *entries == scene.entries => before += 1,
             _ => after += 1,
         }
-        let mut engine = process::engine(&left.file, scene.at);
-        engine.must_say("open");
-        engine.say(&scene.words);
-        engine.must_say(&format!("ok {}", id.0));
-        assert!(engine.ended().success());
+        assert_eq!(scene.asked(&left.file), format!("ok {}", id.0));
         wait(async {
             let store = sqlite(&left.file, &Clock::manual(Time::MIN)).expect("it opens");
             assert_eq!(whole(&store).await, Ok(scene.entries + 1));
@@ -216,4 +252,64 @@ fn recovered_by_asking_again() {
         tidy(&left.file);
     }
     println!("lab: asked again after {} kills ({after} of them had landed): 1 effect, 1 coin", before + after);
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_a_start() {
+    recovered("start");
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_a_heartbeat() {
+    recovered("heartbeat");
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_a_finish() {
+    recovered("finish");
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_a_yield() {
+    recovered("yield");
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_an_event() {
+    recovered("event");
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_a_create_under_a_key() {
+    recovered("once");
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_a_verdict_that_pays_and_ends_others() {
+    recovered("resolve");
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_a_definition() {
+    recovered("define");
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_a_new_api_key() {
+    recovered("key");
+}
+
+/// FM-2, INV-2.
+#[test]
+fn recovered_in_a_revoked_api_key() {
+    recovered("revoke");
 }

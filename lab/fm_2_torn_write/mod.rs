@@ -1,3 +1,5 @@
 mod crash_points;
+mod cuts;
+mod kinds;
 mod messages;
 mod pruning;

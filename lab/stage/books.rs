@@ -15,9 +15,13 @@ pub(crate) async fn effects<S: Store>(store: &S, id: RecordId) -> usize {
     history.iter().filter(|entry| entry.body().expect("a body").effect.is_some()).count()
 }
 
+fn shop() -> Account {
+    Account::Named { asset: "coin".into(), name: "shop".into() }
+}
+
 /// Coins that came to the shop.
 pub(crate) async fn charged<S: Store>(store: &S) -> i64 {
-    let shop = Account::Named { asset: "coin".into(), name: "shop".into() };
+    let shop = shop();
     let mut base = Base::default();
     store.load(&mut base, &[Key::Account(shop.clone())]).await.expect("the account");
     base.snapshot().accounts.get(&shop).copied().unwrap_or(0)
@@ -44,7 +48,8 @@ async fn compared<S: Store>(store: &S) -> Result<usize, String> {
     let mut moved = 0;
     for entry in &log {
         replay.apply(entry).map_err(|error| said(&error))?;
-        moved += entry.body().map_err(|error| said(&error))?.moves.iter().map(|one| one.amount).sum::<i64>();
+        let moves = entry.body().map_err(|error| said(&error))?.moves;
+        moved += moves.iter().filter(|one| one.to == shop()).map(|one| one.amount).sum::<i64>();
     }
     let page = store.list(&ListQuery { limit: ALL, ..ListQuery::default() }).await.map_err(|error| said(&error))?;
     for id in replay.world.records.keys() {

@@ -1,7 +1,6 @@
 //! The real engine on each store in turn, under a clock that the test moves.
 
 use std::path::Path;
-use std::sync::PoisonError;
 
 use onceward_core::decide::Call;
 use onceward_core::diagnostic::{File, Files};
@@ -13,7 +12,8 @@ use onceward_testkit::postgres::Server;
 use onceward_testkit::{Folder, user, worker};
 use serde_json::{Map, Value as Json, json};
 
-use super::process::STARTING;
+use super::process::alone;
+use crate::outside;
 
 /// Longer than anything here takes: who waits so long has failed.
 pub(crate) const LONG: std::time::Duration = std::time::Duration::from_mins(1);
@@ -42,8 +42,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 
 /// A database file, new or found.
 pub(crate) fn sqlite(file: &Path, clock: &Clock) -> Result<SqliteStore, StoreError> {
-    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    SqliteStore::open(file, clock.clone())
+    alone(|| SqliteStore::open(file, clock.clone()))
 }
 
 /// An engine and its clock.
@@ -70,16 +69,21 @@ pub(crate) fn on_each(test: impl AsyncFn(&Play)) {
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_postgres(test: impl AsyncFn(&Play, &str)) {
     println!("on PostgreSQL");
-    let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    let url = Server::shared().database();
-    drop(starting);
+    on_server(alone(Server::shared), test);
+}
+
+/// The same on a server that the test knows.
+#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+pub(crate) fn on_server<T>(server: &Server, test: impl AsyncFn(&Play, &str) -> T) -> T {
+    let url = alone(|| server.database());
     wait(async {
         let clock = Clock::manual(time(0));
         let store = PostgresStore::open_with_clock(&url, clock.clone()).await.expect("a new database");
         let play = Play::open(AnyStore::Postgres(store), &clock).await;
-        test(&play, &url).await;
+        let shown = test(&play, &url).await;
         play.engine.close().await;
-    });
+        shown
+    })
 }
 
 /// A play on a database file.
@@ -97,7 +101,7 @@ pub(crate) fn on_sqlite(test: impl AsyncFn(&Play)) {
 impl Play {
     async fn open(store: AnyStore, clock: &Clock) -> Self {
         // Nobody polls: what happens was caused by the test.
-        let engine = Engine::open(store, Config { poll: LONG, ..Config::default() });
+        let engine = Engine::open(store, Config { poll: LONG, checks: outside::checks(), ..Config::default() });
         engine.define(&files()).await.expect("lifecycles that compile");
         Self { engine, clock: clock.clone() }
     }

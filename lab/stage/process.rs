@@ -13,6 +13,12 @@ use super::play::{LONG, time};
 /// want to open again. So nobody opens one meanwhile.
 pub(crate) static STARTING: Mutex<()> = Mutex::new(());
 
+/// Start a process in here.
+pub(crate) fn alone<T>(starts: impl FnOnce() -> T) -> T {
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    starts()
+}
+
 /// The program in `lab/child`.
 const CHILD: &str = env!("CARGO_BIN_EXE_lab-child");
 
@@ -55,9 +61,8 @@ pub(crate) fn engine_killed_at(file: &Path, seconds: i64, call: &str, nth: usize
 impl Process {
     fn start(command: &mut Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
-        drop(starting);
+        let spawned = alone(|| command.spawn());
+        let mut child = spawned.unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()));
         let output = child.stdout.take().expect("a pipe");
         let (sender, said) = channel();
         std::thread::spawn(move || {
@@ -119,9 +124,7 @@ impl Process {
     }
 
     fn signal(&self, name: &str) {
-        let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.id())]).status();
-        drop(starting);
+        let sent = alone(|| Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.id())]).status());
         assert!(sent.expect("a shell").success());
     }
 

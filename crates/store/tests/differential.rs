@@ -1,22 +1,32 @@
-//! The same random operations through every store: the same answers, the same state, the same log; and the log alone is
-//! enough to build the state again. `ONCEWARD_SEED=… cargo test -p onceward-store --test differential` plays one case again.
+//! The same random operations through every store, with saves that are beaten and answers that are lost: the same answers, the same state, the
+//! same log; and the log alone is enough to build the state again. A case that fails is made as short as it can be and printed with its
+//! seed. `ONCEWARD_SEED=… cargo test -p onceward-store --test differential` plays one case again.
 
+#[path = "differential/shrink.rs"]
+mod shrink;
+#[path = "differential/side_by_side.rs"]
+mod side_by_side;
 mod stage;
+#[path = "differential/turns.rs"]
+mod turns;
 
 use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use onceward_core::decide::{Call, Decision, Move, Operation, Snapshot, decide};
+use onceward_core::decide::{Call, Decision, Operation, Snapshot};
 use onceward_core::diagnostic::{File, Files};
-use onceward_core::record::{Actor, Record};
+use onceward_core::record::Record;
 use onceward_core::time::{Duration, Time};
 use onceward_store::{
-    AccountsQuery, AnyStore, Balance, Catalog, Clock, Entry, LeaseQuery, LinkQuery, ListQuery, MemoryStore, Replay,
-    Save, SqliteStore, Statement, StatementQuery, Store,
+    AccountsQuery, AnyStore, Balance, Catalog, Clock, Entry, LeaseQuery, LinkQuery, ListQuery, MemoryStore, Outcome,
+    Replay, Save, SqliteStore, Statement, StatementQuery, Store, Write,
 };
-use onceward_testkit::random::{self, Chance, Play, Taste, lifecycles, seeds};
+use onceward_testkit::random::{self, Play, Taste, lifecycles, seeds};
+use shrink::shortest;
 use stage::driver::{Driver, Open};
-use stage::{Folder, later_suite, postgres, start, suite, system, wait};
+use stage::{Folder, postgres, start, suite, system, wait};
+use turns::{Step, Trouble, attempt, steps};
 
 const OPERATIONS: usize = 150;
 
@@ -24,28 +34,55 @@ const OPERATIONS: usize = 150;
 struct Stores {
     memory: AnyStore,
     /// Those that must do as memory does.
-    others: [(&'static str, AnyStore); 2],
+    others: Vec<(&'static str, AnyStore)>,
     catalog: Arc<Catalog>,
+    /// Batches with such a write are lost on SQLite, and yet it says that they are saved.
+    forgets: Option<fn(&Write) -> bool>,
     _folder: Folder,
 }
 
 impl Stores {
     /// `None` where the checker does not take the files.
     async fn new(files: &Files) -> Option<Self> {
+        let mut stores = Self::without_server(files).await?;
+        let postgres = postgres(&Clock::manual(start())).await;
+        postgres.put_definitions(files).await.expect("what memory takes");
+        stores.others.push(("PostgreSQL", postgres));
+        Some(stores)
+    }
+
+    async fn without_server(files: &Files) -> Option<Self> {
         let folder = Folder::new();
         let memory = AnyStore::Memory(MemoryStore::new(Clock::manual(start())));
         let sqlite = SqliteStore::open(folder.file(), Clock::manual(start())).expect("a new file");
         let catalog = memory.put_definitions(files).await.ok()?;
-        let postgres = postgres(&Clock::manual(start())).await;
-        let others = [("SQLite", AnyStore::Sqlite(sqlite)), ("PostgreSQL", postgres)];
-        for (_, store) in &others {
-            store.put_definitions(files).await.expect("what memory takes");
-        }
-        Some(Self { memory, others, catalog, _folder: folder })
+        sqlite.put_definitions(files).await.expect("what memory takes");
+        let others = vec![("SQLite", AnyStore::Sqlite(sqlite))];
+        Some(Self { memory, others, catalog, forgets: None, _folder: folder })
     }
 
     fn all(&self) -> impl Iterator<Item = &AnyStore> {
-        std::iter::once(&self.memory).chain(self.others.iter().map(|(_, store)| store))
+        self.places().map(|at| self.get(at).1)
+    }
+
+    /// Memory is the first.
+    fn places(&self) -> std::ops::RangeInclusive<usize> {
+        0..=self.others.len()
+    }
+
+    fn get(&self, at: usize) -> (&'static str, &AnyStore) {
+        match at.checked_sub(1) {
+            None => ("memory", &self.memory),
+            Some(at) => (self.others[at].0, &self.others[at].1),
+        }
+    }
+
+    async fn save(&self, at: usize, driver: &Driver<'_, AnyStore>, open: &Open) -> Save {
+        let is_forgotten = |forgets: fn(&Write) -> bool| open.batch.writes.iter().any(forgets);
+        if self.get(at).0 == "SQLite" && self.forgets.is_some_and(is_forgotten) {
+            return Save::Saved { first: 1, last: 0 };
+        }
+        driver.save(open).await
     }
 }
 
@@ -67,19 +104,6 @@ fn operations(catalog: &Catalog, seed: u64) -> Vec<(Operation, Time)> {
         panic!("{}: {}", broken.property, broken.detail);
     }
     play.log
-}
-
-/// Decide some operations as one batch on a store and save it; what was decided, as text.
-async fn batch(store: &AnyStore, operations: &[(Operation, Time)]) -> Vec<String> {
-    let driver = Driver::new(store).await;
-    let mut open = driver.open(operations[0].1);
-    let mut said = Vec::new();
-    for (operation, now) in operations {
-        said.push(outline(&driver.decide(&mut open, operation.clone(), *now).await));
-    }
-    let save = driver.save(&open).await;
-    assert!(matches!(save, Save::Saved { .. }), "nobody else is here, yet: {save:?}");
-    said
 }
 
 /// A decision without the keys that it rests on: a whole world is asked in another order than a part of it.
@@ -168,63 +192,92 @@ async fn replayed(store: &AnyStore) -> Snapshot {
     replay.world
 }
 
-/// Play one case in batches of random sizes, beside a whole world that is decided on one by one.
-async fn case(files: &Files, seed: u64) -> Option<usize> {
-    let stores = Stores::new(files).await?;
-    let operations = operations(&stores.catalog, seed);
-    let mut chance = Chance::new(!seed);
-    let mut world = Snapshot::world();
-    let mut left = &operations[..];
-    let mut latest = Time::MIN;
-    while !left.is_empty() {
-        let (now, rest) = left.split_at((1 + chance.below(9)).min(left.len()));
-        left = rest;
-        let mut expected = Vec::new();
-        for (operation, time) in now {
-            let decision = decide(&stores.catalog.definitions, &world, operation, *time);
-            latest = latest.max(*time);
-            if let Decision::Changes(changes) = &decision {
-                latest = latest.max(changes.now);
-                world.apply(changes);
-            }
-            expected.push(outline(&decision));
-        }
-        for store in stores.all() {
-            let said = batch(store, now).await;
-            for ((said, expected), (operation, _)) in said.iter().zip(&expected).zip(now) {
-                assert_eq!(said, expected, "{operation:?}");
-            }
-        }
-        if chance.yes(20) || left.is_empty() {
-            // Who stands in front of a work key is exact from the latest time on that was seen.
-            let memory = everything(&stores.memory, latest).await;
-            for (name, store) in &stores.others {
-                let other = everything(store, latest).await;
-                for (memory, other) in memory.lines().zip(other.lines()) {
-                    assert_eq!(memory, other, "memory, then {name}");
-                }
-                assert_eq!(memory, other);
-            }
-        }
+/// Play one case; how many operations it had.
+fn case(files: &Files, seed: u64) -> Option<usize> {
+    let (steps, played) = wait(async {
+        let stores = Stores::new(files).await?;
+        let steps = steps(operations(&stores.catalog, seed), seed);
+        let played = attempt(&stores, &steps).await;
+        Some((steps, played))
+    })?;
+    if let Err(why) = played {
+        println!("{why}\nmaking it shorter");
+        let (short, why) = shortened(&steps, async || Stores::new(files).await.expect("sound files"));
+        panic!("ONCEWARD_SEED={seed}: {} of {} steps are enough:{}\n{why}", short.len(), steps.len(), listed(&short));
     }
-    for store in stores.all() {
-        let built = random::world(&without_expiries(&replayed(store).await));
-        assert_eq!(built, random::world(&without_expiries(&world)), "built from the log, then as decided");
+    Some(steps.len())
+}
+
+fn listed(steps: &[Step]) -> String {
+    steps.iter().map(|step| format!("\n  {step:?}")).collect()
+}
+
+/// The shortest part of a case that still fails on new stores, and how.
+fn shortened(steps: &[Step], stores: impl AsyncFn() -> Stores) -> (Vec<Step>, String) {
+    let mut last = String::new();
+    let mut fails = |steps: &[Step]| {
+        // Whatever breaks on the way is a failure, too.
+        let played = || wait(async { attempt(&stores().await, steps).await });
+        match std::panic::catch_unwind(AssertUnwindSafe(played)) {
+            Ok(Ok(())) => false,
+            Ok(Err(why)) => {
+                last = why;
+                true
+            }
+            Err(_) => {
+                "it panicked, as said above".clone_into(&mut last);
+                true
+            }
+        }
+    };
+    let mut short = shortest(steps.to_vec(), &mut fails);
+    // Without trouble, where it is no trouble that matters.
+    let mut plain = short.clone();
+    plain.iter_mut().for_each(|step| step.trouble = Trouble::None);
+    if fails(&plain) {
+        short = plain;
     }
-    Some(operations.len())
+    fails(&short);
+    (short, last)
 }
 
 fn play(theme: &str, usual: u64, files: impl Fn(u64) -> Files) {
     let (mut cases, mut played) = (0, 0);
     for seed in seeds(theme, usual) {
         let _running = Running(seed);
-        if let Some(operations) = wait(case(&files(seed), seed)) {
+        if let Some(operations) = case(&files(seed), seed) {
             cases += 1;
             played += operations;
         }
     }
     println!("{theme}: {played} operations in {cases} cases");
     assert!(cases > 0, "no case was sound");
+}
+
+/// A store that says it has saved what it forgets is found, and the case is made as short as it can be: the life of one job up to
+/// the finish that is forgotten, each step of which is needed.
+#[test]
+fn what_a_store_forgets_is_found() {
+    let forgetful = async || {
+        let forgets = |write: &Write| {
+            matches!((&write.operation.call, &write.outcome), (Call::Finish { .. }, Outcome::Changes(_)))
+        };
+        Stores { forgets: Some(forgets), ..Stores::without_server(&suite()).await.expect("sound files") }
+    };
+    let played = |steps: &[Step]| wait(async { attempt(&forgetful().await, steps).await });
+    let catalog = wait(async { Arc::clone(&forgetful().await.catalog) });
+    let mut cases = seeds("forgetful", 20).into_iter().map(|seed| steps(operations(&catalog, seed), seed));
+    let failing = cases.find(|steps| played(steps).is_err()).expect("one that finishes something");
+    let (short, why) = shortened(&failing, &forgetful);
+    println!("{} of {} steps are enough: {why}", short.len(), failing.len());
+    let finished = short.last().is_some_and(|step| matches!(step.operation.call, Call::Finish { .. }));
+    assert!(finished && short.len() <= 12, "{}", listed(&short));
+    assert!(short.iter().all(|step| step.trouble == Trouble::None), "{}", listed(&short));
+    for spared in 0..short.len() {
+        let mut fewer = short.clone();
+        fewer.remove(spared);
+        played(&fewer).expect("each of them is needed");
+    }
 }
 
 #[test]
@@ -247,145 +300,4 @@ fn random_lifecycles() {
         let files = lifecycles(seed, taste).into_iter();
         Files { files: files.map(|(name, text)| File { name, text: text.into() }).collect() }
     });
-}
-
-/// A world of one version, of which everybody is moved to another one, in batches of random sizes: some are refused, all stores agree
-/// on whom, and work goes on.
-async fn moved(seed: u64) -> (usize, usize) {
-    let stores = Stores::new(&suite()).await.expect("sound files");
-    let operations = operations(&stores.catalog, seed);
-    let mut chance = Chance::new(seed ^ 0xaaaa);
-    let mut world = Snapshot::world();
-    let latest = operations.iter().map(|(_, time)| *time).max().expect("some operations");
-    for chunk in operations.chunks(20) {
-        for (operation, time) in chunk {
-            if let Decision::Changes(changes) = decide(&stores.catalog.definitions, &world, operation, *time) {
-                world.apply(&changes);
-            }
-        }
-        for store in stores.all() {
-            batch(store, chunk).await;
-        }
-    }
-    let mut catalog = Arc::clone(&stores.catalog);
-    for store in stores.all() {
-        catalog = store.put_definitions(&later_suite()).await.expect("sound files");
-    }
-    let mut records: Vec<Arc<Record>> = world.records.values().flatten().cloned().collect();
-    records.sort_unstable_by_key(|record| record.id);
-    let ops = Actor::new("ops", &["operator"]);
-    let mut moves = Vec::new();
-    for (record, number) in records.iter().zip(1_u128..) {
-        let to = Arc::clone(&catalog.definitions.get(&record.lifecycle.name).expect("it is known").hash);
-        let states = [("waiting".into(), "queued".into())].into();
-        let call = Call::Move(Move { record: record.id, to, states, ended: chance.yes(50) });
-        moves.push((
-            Operation { seed: number << 80, actor: ops.clone(), call, answers: Vec::new(), trace: None },
-            latest,
-        ));
-    }
-    let (mut taken, mut refused) = (0, 0);
-    let mut left = &moves[..];
-    while !left.is_empty() {
-        let (now, rest) = left.split_at((1 + chance.below(9)).min(left.len()));
-        left = rest;
-        let mut expected = Vec::new();
-        for (operation, time) in now {
-            let decision = decide(&catalog.definitions, &world, operation, *time);
-            match &decision {
-                Decision::Changes(changes) => {
-                    taken += 1;
-                    world.apply(changes);
-                }
-                _ => refused += 1,
-            }
-            expected.push(outline(&decision));
-        }
-        for store in stores.all() {
-            assert_eq!(batch(store, now).await, expected);
-        }
-    }
-    let memory = everything(&stores.memory, latest).await;
-    for (name, store) in &stores.others {
-        let other = everything(store, latest).await;
-        for (memory, other) in memory.lines().zip(other.lines()) {
-            assert_eq!(memory, other, "memory, then {name}");
-        }
-        assert_eq!(stores.memory.counts_by_version().await.unwrap(), store.counts_by_version().await.unwrap());
-    }
-    for store in stores.all() {
-        let built = random::world(&without_expiries(&replayed(store).await));
-        assert_eq!(built, random::world(&without_expiries(&world)), "built from the log, then as decided");
-    }
-    (taken, refused)
-}
-
-#[test]
-fn moves() {
-    let (mut taken, mut refused) = (0, 0);
-    for seed in seeds("moves", 10) {
-        let _running = Running(seed);
-        let found = wait(moved(seed));
-        taken += found.0;
-        refused += found.1;
-    }
-    println!("moves: {taken} taken, {refused} not");
-    assert!(taken > 0 && refused > 0);
-}
-
-/// Batches that are decided side by side and saved one after the other: all stores find the same conflicts in them.
-async fn raced(files: &Files, seed: u64) -> (usize, usize) {
-    let stores = Stores::new(files).await.expect("sound files");
-    let operations = operations(&stores.catalog, seed);
-    let mut chance = Chance::new(seed ^ 0xffff);
-    let (mut conflicts, mut saved) = (0, 0);
-    let mut left = &operations[..];
-    while !left.is_empty() {
-        let size = 1 + chance.below(3);
-        let mut outcomes = Vec::new();
-        for store in stores.all() {
-            let driver = Driver::new(store).await;
-            let mut open: Vec<Open> = Vec::new();
-            for chunk in left.chunks(size).take(3) {
-                let mut one = driver.open(chunk[0].1);
-                for (operation, now) in chunk {
-                    driver.decide(&mut one, operation.clone(), *now).await;
-                }
-                open.push(one);
-            }
-            let mut said = Vec::new();
-            for one in &open {
-                said.push(driver.save(one).await);
-            }
-            outcomes.push(said);
-        }
-        for (outcome, (name, _)) in outcomes[1..].iter().zip(&stores.others) {
-            assert_eq!(&outcomes[0], outcome, "memory, then {name}");
-        }
-        conflicts += outcomes[0].iter().filter(|save| matches!(save, Save::Conflict(_))).count();
-        saved += outcomes[0].iter().filter(|save| matches!(save, Save::Saved { .. })).count();
-        left = &left[(3 * size).min(left.len())..];
-    }
-    let time = operations.iter().map(|(_, time)| *time).max().expect("some operations");
-    let memory = everything(&stores.memory, time).await;
-    for (name, store) in &stores.others {
-        assert_eq!(memory, everything(store, time).await, "memory, then {name}");
-        replayed(store).await;
-    }
-    (conflicts, saved)
-}
-
-#[test]
-fn races() {
-    let (mut conflicts, mut saved) = (0, 0);
-    for seed in seeds("races", 12) {
-        let _running = Running(seed);
-        for files in [suite(), system("image")] {
-            let found = wait(raced(&files, seed));
-            conflicts += found.0;
-            saved += found.1;
-        }
-    }
-    println!("races: {conflicts} conflicts, {saved} batches saved");
-    assert!(conflicts > 0 && saved > 0);
 }

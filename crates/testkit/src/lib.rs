@@ -14,6 +14,7 @@ pub mod kept;
 pub mod matrix;
 pub mod pictures;
 pub mod postgres;
+mod proxy;
 pub mod random;
 pub mod reader;
 pub mod s3;
@@ -24,6 +25,7 @@ pub mod systems;
 
 pub use folder::Folder;
 pub use follow::Following;
+pub use proxy::{Passing, Proxy};
 pub use stage::{Attempt, Lease, Outcome, Stage};
 
 use onceward_core::record::Actor;

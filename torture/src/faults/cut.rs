@@ -1,20 +1,13 @@
 //! A connection to PostgreSQL that is cut in the middle of whatever goes over it, by a proxy between the two.
 
-use std::io::{Read as _, Write as _};
-use std::net::Shutdown;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context as _, Result, ensure};
-use onceward_testkit::Folder;
+use anyhow::{Result, ensure};
+use onceward_testkit::Proxy;
 use onceward_testkit::postgres::Server;
 use onceward_testkit::random::Chance;
 
 use super::Bench;
-
-/// The socket's name in its folder.
-const SOCKET: &str = ".s.PGSQL.5432";
 
 /// Messages until the next cut, and cuts so far.
 struct Scissors {
@@ -45,47 +38,15 @@ fn locked(scissors: &Mutex<Scissors>) -> std::sync::MutexGuard<'_, Scissors> {
     scissors.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Passes on what it hears, until it is cut: then the message is lost, and both ends are closed.
-fn pass_on(mut from: UnixStream, mut to: UnixStream, scissors: &Mutex<Scissors>) {
-    let mut bytes = vec![0; 64 << 10];
-    while let Ok(read @ 1..) = from.read(&mut bytes) {
-        if locked(scissors).cut() {
-            // Half a message is the worst that can get through.
-            let _ = to.write_all(&bytes[..read / 2]);
-            break;
-        }
-        if to.write_all(&bytes[..read]).is_err() {
-            break;
-        }
-    }
-    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
-}
-
-fn proxy(listener: UnixListener, server: PathBuf, scissors: Arc<Mutex<Scissors>>) {
-    std::thread::spawn(move || {
-        for client in listener.incoming().map_while(Result::ok) {
-            let Ok(server) = UnixStream::connect(&server) else { continue };
-            let (Ok(client_too), Ok(server_too)) = (client.try_clone(), server.try_clone()) else { continue };
-            let (there, back) = (Arc::clone(&scissors), Arc::clone(&scissors));
-            std::thread::spawn(move || pass_on(client, server, &there));
-            std::thread::spawn(move || pass_on(server_too, client_too, &back));
-        }
-    });
-}
-
 /// Messages both ways are lost at random, some of them in the middle: questions that never came, and answers that never came back.
 pub(super) fn connection(seed: u64) -> Result<String> {
     let server = Server::start();
     let url = server.database();
-    let folder = Folder::new();
-    let own = folder.file().parent().context("a folder")?.to_owned();
-    let host = server.url().split('@').nth(1).context("a host")?.replace("%2F", "/");
     let scissors = Scissors { chance: Chance::new(seed), until: 50, cuts: 0, sharp: false };
     let scissors = Arc::new(Mutex::new(scissors));
-    proxy(UnixListener::bind(own.join(SOCKET))?, Path::new(&host).join(SOCKET), Arc::clone(&scissors));
-    let through =
-        url.replace(server.url(), &format!("postgres://onceward@{}", own.display().to_string().replace('/', "%2F")));
-    let mut bench = Bench::new(&through, &[], seed)?;
+    let judge = Arc::clone(&scissors);
+    let proxy = Proxy::before(&server, move |_| locked(&judge).cut());
+    let mut bench = Bench::new(&proxy.url(&url), &[], seed)?;
     // It comes up first.
     bench.work(20, "", usize::MAX)?;
     locked(&scissors).sharp = true;

@@ -1,4 +1,4 @@
-//! A store that fails when a test says so, before anything is written.
+//! A store that fails when a test says so: before anything is written, or after all of it is and before that is told.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,20 +10,24 @@ use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, Glance, Holding, KeptKeys,
-    KeyEdit, KeySave, Kin, LeaseQuery, LinkPage, LinkQuery, ListQuery, MemoryStore, Most, OldPage, OldQuery,
-    OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Statement, StatementQuery,
-    Store, StoreError, VersionCount, WorkerSeen,
+    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Distribution, Entry, Forgotten, Glance,
+    Holding, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, Letter, LetterAnswer, LinkPage, LinkQuery, ListQuery,
+    MemoryStore, Most, OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing,
+    StateCount, Statement, StatementQuery, Store, StoreError, VersionCount, WorkerSeen,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 type Trouble = Box<dyn Fn(&Batch) -> Option<Result<Save, StoreError>> + Send + Sync>;
 
+type Loss = Box<dyn Fn(&Batch) -> bool + Send + Sync>;
+
 #[derive(Clone)]
-pub(crate) struct Troubled {
-    pub(crate) inner: MemoryStore,
+pub(crate) struct Troubled<S = MemoryStore> {
+    pub(crate) inner: S,
     /// What comes of a save instead.
     trouble: Arc<Trouble>,
+    /// Whether a save is carried out and its answer lost.
+    loss: Arc<Loss>,
     /// Each save takes one for good.
     pub(crate) gate: Arc<Semaphore>,
     /// Saves that have come to the gate.
@@ -42,7 +46,7 @@ pub(crate) struct Troubled {
     pub(crate) damaged: Arc<Mutex<HashSet<RecordId>>>,
 }
 
-impl Troubled {
+impl<S> Troubled<S> {
     /// Until so many saves have come to the gate.
     pub(crate) async fn have_come(&self, saves: usize) {
         while self.came.load(Ordering::SeqCst) < saves {
@@ -51,7 +55,7 @@ impl Troubled {
     }
 
     /// Nothing is wrong with it, but no save comes through before the gate opens.
-    pub(crate) fn gated(inner: MemoryStore) -> Self {
+    pub(crate) fn gated(inner: S) -> Self {
         Self::new(inner, |_: &Batch| None).with_gate()
     }
 
@@ -60,14 +64,21 @@ impl Troubled {
         Self { gate: Arc::new(Semaphore::new(0)), ..self }
     }
 
+    /// What it has saved it sometimes does not tell.
+    #[must_use]
+    pub(crate) fn losing(self, loss: impl Fn(&Batch) -> bool + Send + Sync + 'static) -> Self {
+        Self { loss: Arc::new(Box::new(loss)), ..self }
+    }
+
     pub(crate) fn new(
-        inner: MemoryStore,
+        inner: S,
         trouble: impl Fn(&Batch) -> Option<Result<Save, StoreError>> + Send + Sync + 'static,
     ) -> Self {
         let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
         Self {
             inner,
             trouble: Arc::new(Box::new(trouble)),
+            loss: Arc::new(Box::new(|_: &Batch| false)),
             gate,
             came: Arc::default(),
             log_gate: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
@@ -81,7 +92,7 @@ impl Troubled {
     }
 }
 
-impl Store for Troubled {
+impl<S: Store> Store for Troubled<S> {
     async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
         self.loads.fetch_add(1, Ordering::SeqCst);
         let is_damaged = |key: &Key| matches!(key, Key::Record(id) if self.damaged.lock().unwrap().contains(id));
@@ -94,10 +105,14 @@ impl Store for Troubled {
     async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
         self.came.fetch_add(1, Ordering::SeqCst);
         self.gate.acquire().await.expect("never closed").forget();
-        match (self.trouble)(batch) {
-            Some(instead) => instead,
-            None => self.inner.save(base, batch).await,
+        if let Some(instead) = (self.trouble)(batch) {
+            return instead;
         }
+        let saved = self.inner.save(base, batch).await;
+        if matches!(saved, Ok(Save::Saved { .. })) && (self.loss)(batch) {
+            return Err(StoreError::Unavailable("the answer was lost".to_owned()));
+        }
+        saved
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
@@ -253,6 +268,34 @@ impl Store for Troubled {
 
     async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
         self.inner.edit_keys(edit).await
+    }
+
+    fn commits(&self) -> Option<Distribution> {
+        self.inner.commits()
+    }
+
+    async fn newest_definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+        self.inner.newest_definitions().await
+    }
+
+    fn opening(&self) -> Option<Arc<str>> {
+        self.inner.opening()
+    }
+
+    async fn left_behind(&self, limit: usize) -> Result<Vec<(RecordId, Token)>, StoreError> {
+        self.inner.left_behind(limit).await
+    }
+
+    fn news(&self) -> Option<watch::Receiver<u64>> {
+        self.inner.news()
+    }
+
+    async fn letters(&self, limit: usize) -> Result<Vec<Letter>, StoreError> {
+        self.inner.letters(limit).await
+    }
+
+    async fn answer_letters(&self, answers: &[LetterAnswer]) -> Result<(), StoreError> {
+        self.inner.answer_letters(answers).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

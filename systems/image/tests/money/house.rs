@@ -30,22 +30,23 @@ pub(crate) struct House<S> {
     /// In workers' hands, or so they think.
     held: Vec<Leased>,
     grants: u32,
+    orders: u32,
     crashes: u32,
+    /// Calls whose answer did not come, and which were made again until one did.
+    repeated: u32,
 }
 
 impl<S: Store + 'static> House<S> {
     pub(crate) async fn open(clock: Clock, seed: u64, open: impl Fn() -> Result<S, StoreError> + 'static) -> Self {
         let chance = Chance::new(seed);
-        let mut house =
-            Self { engine: None, open: Box::new(open), clock, chance, held: Vec::new(), grants: 0, crashes: 0 };
+        let (engine, open, held) = (None, Box::new(open), Vec::new());
+        let mut house = Self { engine, open, clock, chance, held, grants: 0, orders: 0, crashes: 0, repeated: 0 };
         house.begin().await;
         let files = onceward_core::diagnostic::Files { files: systems::sources("image") };
         house.engine().define(&files).await.expect("sound files");
         for name in USERS {
             let first = house.grant(name, 30);
-            while let Err(error) = house.engine().submit(first.clone()).await {
-                assert!(matches!(error, EngineError::Store(_)), "{error}");
-            }
+            house.submit(first, granted(house.grants)).await;
         }
         house
     }
@@ -88,7 +89,8 @@ impl<S: Store + 'static> House<S> {
         let withdrawn = withdrawn.map(|job| if job.attempt == 0 { "withdrawn" } else { "withdrawn after a failure" });
         let states = jobs.iter().map(|job| job.state_name().to_string());
         let crashes = (self.crashes > 0).then(|| "a crash".to_owned());
-        states.chain(replays).chain(withdrawn.map(str::to_owned)).chain(crashes).collect()
+        let repeated = (self.repeated > 0).then(|| "a call made again".to_owned());
+        states.chain(replays).chain(withdrawn.map(str::to_owned)).chain(crashes).chain(repeated).collect()
     }
 
     fn grant(&mut self, to: &str, amount: i64) -> Submission {
@@ -105,11 +107,12 @@ impl<S: Store + 'static> House<S> {
                 // Told twice sometimes.
                 self.grants -= u32::from(self.chance.yes(20));
                 let grant = self.grant(name, amount);
-                self.submit(grant).await;
+                self.submit(grant, granted(self.grants)).await;
             }
             1..=6 => {
                 let order = self.order();
-                self.submit(order).await;
+                let payload = order.contents[0].payload;
+                self.submit(order, move |record| record.payload == Some(payload)).await;
             }
             7..=9 => {
                 let wanted = Wanted { most: 2, ..Wanted::one("image.job", "w") };
@@ -119,7 +122,7 @@ impl<S: Store + 'static> House<S> {
             }
             10..=14 => {
                 if let Some(report) = self.report() {
-                    self.submit(report).await;
+                    self.submit(report, |_| false).await;
                 }
             }
             15 => self.block().await,
@@ -136,7 +139,11 @@ impl<S: Store + 'static> House<S> {
 
     fn order(&mut self) -> Submission {
         let (name, prompt) = (self.chance.word(&USERS), self.chance.word(&PROMPTS));
-        create("image.job", &user_with(name, &["user"]), json!({}), Some(prompt))
+        self.orders += 1;
+        let key = format!("order-{}", self.orders);
+        // No two prompts are the same, so that each order can be told from the others.
+        let prompt = format!("{prompt} {}", self.orders);
+        create("image.job", &user_with(name, &["user"]), json!({}), Some(&prompt)).once(&key)
     }
 
     /// What a worker says of a job, which need not be its own any more.
@@ -167,7 +174,7 @@ impl<S: Store + 'static> House<S> {
     /// Most often what waits; it may be anything.
     async fn block(&mut self) {
         let Some(job) = self.one_of("queued").await else { return };
-        self.submit(fire(job.id, "block", &user_with("mo", &["moderator"]))).await;
+        self.submit(fire(job.id, "block", &user_with("mo", &["moderator"])), |_| false).await;
     }
 
     /// What waits for a worker or for its time, most often; by its owner, an operator, or somebody whom it does not concern.
@@ -179,14 +186,17 @@ impl<S: Store + 'static> House<S> {
             1 => user_with(self.chance.word(&USERS), &["user"]),
             _ => user_with(&job.owner, &["user"]),
         };
-        self.submit(fire(job.id, "withdraw", &by)).await;
+        self.submit(fire(job.id, "withdraw", &by), |_| false).await;
     }
 
     /// By its owner, or by somebody whom it does not concern.
     async fn replay(&mut self) {
         let Some(job) = self.one_of("dead_letter").await else { return };
         let owner = if self.chance.yes(80) { job.owner.to_string() } else { self.chance.word(&USERS).to_owned() };
-        self.submit(fire(job.id, "replay", &user_with(&owner, &["user"]))).await;
+        self.orders += 1;
+        let replay = fire(job.id, "replay", &user_with(&owner, &["user"])).once(&format!("replay-{}", self.orders));
+        let from = Value::Ref(job.id);
+        self.submit(replay, move |record| record.field("replayOf") == Some(&from)).await;
     }
 
     /// A job in this state, where there is one.
@@ -197,11 +207,37 @@ impl<S: Store + 'static> House<S> {
         self.chance.pick(&from).cloned()
     }
 
-    /// It may be refused, and the store may fail; but the engine goes on.
-    async fn submit(&self, submission: Submission) {
-        if let Err(error) = self.engine().submit(submission).await {
-            assert!(matches!(error, EngineError::Refused(_) | EngineError::Store(_)), "{error}");
+    /// It may be refused, and the store may fail; but the engine goes on. Whoever is told of a store that failed does not know whether
+    /// it was done, and asks again as a client would: by the key of the call, by its token, or by the order that it names. Of the records
+    /// that it makes there is then one.
+    async fn submit(&mut self, submission: Submission, makes: impl Fn(&Record) -> bool) {
+        let before = self.count(&makes).await;
+        let mut doubts = 0;
+        let answer = loop {
+            match self.engine().submit(submission.clone()).await {
+                Err(EngineError::Store(_)) => doubts += 1,
+                answer => break answer,
+            }
+            assert!(doubts < 100, "the store never does it");
+        };
+        self.repeated += u32::from(doubts > 0);
+        let is_done = match answer {
+            // It may have been so already.
+            Ok(answer) => answer.already.is_none(),
+            Err(EngineError::Refused(_)) => false,
+            Err(error) => panic!("{error}"),
+        };
+        let made = self.count(&makes).await - before;
+        assert!(made <= 1, "{made} of one call, made {} times", doubts + 1);
+        if submission.once.is_some() {
+            assert_eq!(made, usize::from(is_done), "{:?}, made {} times", submission.call, doubts + 1);
         }
+    }
+
+    /// How many jobs and grants are such.
+    async fn count(&self, such: impl Fn(&Record) -> bool) -> usize {
+        let (jobs, grants) = (self.records("image.job").await, self.records("image.grant").await);
+        jobs.iter().chain(&grants).filter(|record| such(record)).count()
     }
 
     /// The engine is dropped while something is on its way, which then is done or is not.
@@ -222,6 +258,12 @@ impl<S: Store + 'static> House<S> {
         self.crashes += 1;
         self.begin().await;
     }
+}
+
+/// The grant of this order.
+fn granted(number: u32) -> impl Fn(&Record) -> bool {
+    let order = format!("order-{number}");
+    move |record| &*record.lifecycle.name == "image.grant" && record.text("order") == Some(&*order)
 }
 
 fn fire(record: RecordId, event: &str, by: &Actor) -> Submission {

@@ -1,0 +1,75 @@
+//! What stands between a program and PostgreSQL, and loses a message where a test says so.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Folder;
+use crate::postgres::Server;
+
+/// The socket's name in its folder.
+const SOCKET: &str = ".s.PGSQL.5432";
+
+/// What is being said on one of the connections, in either direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Passing<'a> {
+    pub connection: usize,
+    pub bytes: &'a [u8],
+}
+
+/// Whether a message is the one that no longer gets through; asked of each, both ways, one after the other.
+type Judge = Mutex<Box<dyn FnMut(Passing) -> bool + Send>>;
+
+/// Passes on what is said both ways, until a message is cut: half of it still gets through, then both ends are closed. Other
+/// connections go on.
+#[derive(Debug)]
+pub struct Proxy {
+    folder: Folder,
+    server: String,
+}
+
+impl Proxy {
+    /// In front of a server that is reached through a socket.
+    pub fn before(server: &Server, is_cut: impl FnMut(Passing) -> bool + Send + 'static) -> Self {
+        let folder = Folder::new();
+        let host = server.url().split('@').nth(1).expect("a host").replace("%2F", "/");
+        let (behind, judge) = (Path::new(&host).join(SOCKET), Judge::new(Box::new(is_cut)));
+        let (listener, judge) = (UnixListener::bind(folder.join(SOCKET)).expect("a socket"), Arc::new(judge));
+        std::thread::spawn(move || {
+            for (connection, client) in listener.incoming().map_while(Result::ok).enumerate() {
+                // Where nobody is there the client finds its connection closed.
+                let Ok(server) = UnixStream::connect(&behind) else { continue };
+                let (Ok(client_too), Ok(server_too)) = (client.try_clone(), server.try_clone()) else { continue };
+                let (there, back) = (Arc::clone(&judge), Arc::clone(&judge));
+                std::thread::spawn(move || pass_on((client, server), connection, &there));
+                std::thread::spawn(move || pass_on((server_too, client_too), connection, &back));
+            }
+        });
+        Self { folder, server: server.url().to_owned() }
+    }
+
+    /// The way to one of the server's databases through here.
+    pub fn url(&self, database: &str) -> String {
+        let own = self.folder.join("").display().to_string().trim_end_matches('/').replace('/', "%2F");
+        database.replace(&self.server, &format!("postgres://onceward@{own}"))
+    }
+}
+
+fn pass_on((mut from, mut to): (UnixStream, UnixStream), connection: usize, judge: &Judge) {
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut bytes) {
+        let passing = Passing { connection, bytes: &bytes[..read] };
+        let is_cut = judge.lock().unwrap_or_else(PoisonError::into_inner)(passing);
+        if is_cut {
+            // Half a message is the worst that can get through.
+            let _ = to.write_all(&bytes[..read / 2]);
+            break;
+        }
+        if to.write_all(&bytes[..read]).is_err() {
+            break;
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}

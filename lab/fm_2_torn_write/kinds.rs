@@ -1,0 +1,182 @@
+//! Every kind of operation, about to happen: what an engine's process is told, and what of it can be seen afterwards.
+
+use onceward_core::decide::{Call, Create, ErrorReport};
+use onceward_core::diagnostic::Files;
+use onceward_core::record::{Actor, Token};
+use onceward_core::time::Duration;
+use onceward_core::value::RecordId;
+use onceward_engine::{NewKey, Submission};
+use onceward_store::{ListQuery, Store};
+use onceward_testkit::{operator, user, worker};
+use serde_json::{Value as Json, json};
+
+use crate::stage::play::{Play, nothing, time};
+
+/// What a plain lifecycle looks like; a number makes it another one.
+const PLAIN: &str = "language = 1\nlifecycle = \"lab.plainNUMBER\"\nabout = \"Is there\"\n[states]\nthere = { about = \"it is\", rest = true }\n[[on.create]]\ngo = \"-> there\"\n";
+
+/// An operation that is about to happen.
+pub(super) struct Act {
+    pub(super) words: String,
+    /// When, in seconds.
+    pub(super) at: i64,
+    pub(super) record: Option<RecordId>,
+    /// Asked again after it has happened, it happens no second time.
+    pub(super) is_safe: bool,
+}
+
+/// What must be there before any of them.
+pub(super) async fn begin(kind: &str, play: &Play) {
+    // Company, so that pages are shared with others.
+    for _ in 0..3 {
+        play.create("lab.seat", json!({ "room": "a", "size": 9 })).await;
+        play.create("execution.job", nothing()).await;
+    }
+    if kind == "resolve" {
+        let files = Files { files: onceward_testkit::systems::sources("relay") };
+        play.engine.define(&files).await.expect("sound files");
+    }
+}
+
+/// The scene for one operation of a kind; `number` is another one each time.
+pub(super) async fn prepare(kind: &str, play: &Play, number: usize) -> Act {
+    let asked = |actor: &Actor, call: &Call| format!("ask {}", json!({ "actor": actor, "call": call }));
+    let act = |words: String, is_safe| Act { words, at: 0, record: None, is_safe };
+    let (ann, bob) = (user("ann"), worker("bob"));
+    match kind {
+        "create" => return act("create lab.charge".to_owned(), false),
+        "key" => return act(format!("key k{number}"), false),
+        "define" => return act(format!("define {}", json!(PLAIN.replace("NUMBER", &number.to_string()))), true),
+        // Under a key of the caller's.
+        "once" => {
+            let create = made("lab.charge", json!({}));
+            let key = format!("key-{number}");
+            return act(format!("ask {}", json!({ "actor": ann, "key": key, "call": create })), true);
+        }
+        "revoke" => {
+            let (owner, roles, name) = ("ann".into(), vec!["producer".into()], "old".into());
+            let key = NewKey { owner, roles, lifecycles: Vec::new(), name, expires_at: None };
+            let made = play.engine.keys().create(&operator("olga"), key).await.expect("a key").0;
+            return act(format!("revoke {}", made.id), true);
+        }
+        "event" => {
+            let record = play.create("lab.seat", json!({ "room": format!("r{number}"), "size": 9 })).await;
+            let input = serde_json::Map::new();
+            let call = Call::Fire { record, event: "vacate".into(), input, token: None, if_version: None };
+            return act(asked(&ann, &call), false);
+        }
+        "resolve" => return act(asked(&worker("oracle"), &verdict(play, number).await), true),
+        _ => {}
+    }
+    let record = play.charge().await;
+    let act = |words, at, is_safe| Act { words, at, record: Some(record), is_safe };
+    if kind == "lease" {
+        return act(format!("lease {}", record.0), 0, false);
+    }
+    let lease = Some(Duration::from_secs(30));
+    let lease = Call::Lease { record, worker: "bob".into(), lease, start: kind != "start" };
+    let leased = play.engine.submit(Submission::new(&bob, lease)).await.expect("the job");
+    let token = leased.token.expect("a token");
+    let error =
+        ErrorReport { code: "broken".into(), message: "broken".into(), retryable: Some(true), retry_after: None };
+    let (call, is_safe) = match kind {
+        "start" => (Call::Start { record, token }, true),
+        "heartbeat" => (Call::Heartbeat { record, token, lease: Some(Duration::from_secs(60)) }, true),
+        "commit" => return act(format!("commit {} {} finish", record.0, token.0), 0, true),
+        "finish" => {
+            committed(play, record, token, false).await;
+            (Call::Finish { record, token }, true)
+        }
+        "fail" => (Call::Fail { record, token, error }, false),
+        "yield" => (Call::Yield { record, token }, false),
+        // Whatever has ended is taken away.
+        "prune" => {
+            committed(play, record, token, true).await;
+            return act("prune".to_owned(), 0, true);
+        }
+        // The lease has run out: looking at the job takes it back.
+        "due" => return act(format!("look {}", record.0), 30, true),
+        other => panic!("no such kind: {other}"),
+    };
+    act(asked(&bob, &call), 0, is_safe)
+}
+
+async fn committed(play: &Play, record: RecordId, token: Token, finish: bool) {
+    let commit = Call::Commit { record, token, result: json!("done"), finish };
+    assert_eq!(play.report("bob", commit).await, "ok");
+}
+
+fn made(lifecycle: &str, fields: Json) -> Call {
+    let Json::Object(fields) = fields else { panic!("fields are an object") };
+    Call::Create(Create { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None })
+}
+
+/// Relay: three answers to a job with money in it, all being judged. The verdict on one of them resolves the job, pays, and fails the
+/// others, in one operation.
+async fn verdict(play: &Play, number: usize) -> Call {
+    let create = async |who: &str, lifecycle: &str, fields: Json| {
+        let Call::Create(create) = made(lifecycle, fields) else { unreachable!() };
+        let bytes = if lifecycle == "relay.submission" { b"an answer".to_vec() } else { Vec::new() };
+        let done = if bytes.is_empty() {
+            play.engine.submit(Submission::new(&user(who), Call::Create(create))).await
+        } else {
+            play.engine.create_with(&user(who), create, bytes).await
+        };
+        done.expect("it is made").subject
+    };
+    let fire = async |who: &str, record: RecordId, event: &str, input: Json| {
+        let Json::Object(input) = input else { panic!("input is an object") };
+        let call = Call::Fire { record, event: event.into(), input, token: None, if_version: None };
+        play.engine.submit(Submission::new(&user(who), call)).await.expect(event);
+    };
+    let (buyer, seller) = (format!("buyer{number}"), format!("seller{number}"));
+    for name in [&buyer, &seller] {
+        create(name, "relay.agent", json!({ "agent_id": name })).await;
+    }
+    let fields =
+        json!({ "title": "t", "description": "d", "price": 1_000_000, "max_submissions": 9, "max_retries": 9 });
+    let job = create(&buyer, "relay.job", fields).await;
+    fire(&buyer, job, "fund", json!({ "tx_hash": format!("0x{number:064x}") })).await;
+    fire(&seller, job, "claim", json!({})).await;
+    let mut verdict = None;
+    for _ in 0..3 {
+        let record = create(&seller, "relay.submission", json!({ "job": job })).await;
+        let lease = Call::Lease { record, worker: "oracle".into(), lease: None, start: true };
+        let leased = play.engine.submit(Submission::new(&worker("oracle"), lease)).await.expect("a lease");
+        let (token, result) = (leased.token.expect("a token"), json!({ "score": 100, "steps": [] }));
+        verdict = Some(Call::Commit { record, token, result, finish: true });
+    }
+    verdict.expect("three of them")
+}
+
+/// What can be seen of a database in numbers, each of which some kind moves: the log, records, their versions, ends of
+/// leases, lifecycles, API keys and those that are live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sight([i64; 7]);
+
+impl Sight {
+    pub(super) const SAME: Self = Self([0; 7]);
+
+    pub(super) async fn of<S: Store>(store: &S) -> Self {
+        let query = ListQuery { limit: usize::MAX >> 1, ..ListQuery::default() };
+        let records = store.list(&query).await.expect("a list").records;
+        let versions = records.iter().map(|record| signed(record.version)).sum();
+        let ends = records.iter().filter_map(|record| record.execution.as_ref());
+        // From the beginning of the play, so that the sum stays small.
+        let ends = ends.map(|execution| execution.expires_at.micros() - time(0).micros()).sum();
+        let keys = store.keys().await.expect("keys").keys;
+        let live = keys.iter().filter(|key| key.revoked_at.is_none()).count();
+        let lifecycles = store.newest_definitions().await.expect("lifecycles").number();
+        let last = store.last().await.expect("the log");
+        Self([signed(last), records.len() as i64, versions, ends, lifecycles.into(), keys.len() as i64, live as i64])
+    }
+
+    /// What has moved since.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at] - before.0[at]))
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).expect("not so many")
+}
