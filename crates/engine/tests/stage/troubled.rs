@@ -10,10 +10,10 @@ use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, Glance, Holding, KeptKeys,
-    KeyEdit, KeySave, Kin, LeaseQuery, LinkPage, LinkQuery, ListQuery, MemoryStore, Most, OldPage, OldQuery,
-    OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Statement, StatementQuery,
-    Store, StoreError, VersionCount, WorkerSeen,
+    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Entry, Forgotten, ForgottenCounts, Glance,
+    Holding, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, LinkPage, LinkQuery, ListQuery, MemoryStore, Most, OldCounts,
+    OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount,
+    Statement, StatementQuery, Store, StoreError, VersionCount, WorkerSeen,
 };
 use tokio::sync::Semaphore;
 
@@ -241,6 +241,10 @@ impl Store for Troubled {
 
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         self.inner.forget(old).await
+    }
+
+    async fn forget_counts(&self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
+        self.inner.forget_counts(old).await
     }
 
     async fn keys(&self) -> Result<KeptKeys, StoreError> {
