@@ -3,6 +3,8 @@
 //! Records that can only go together are a family: whoever points to a record goes with it, and so does a record whose
 //! lifecycle counts or reaches those that point to it. A family goes when all of it is over, or not at all.
 
+mod leftovers;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,6 +166,10 @@ async fn carry_out<S: Store>(
     }
     if let (Some(before), false) = (retention.requests_over(now), options.dry_run) {
         sweep.requests(before).await?;
+        leftovers::letters(store, before).await?;
+    }
+    if !options.dry_run {
+        leftovers::counts(store, &sweep.catalog, retention.requests_over(now)).await?;
     }
     if let (Some(before), false) = (now.checked_sub(roll::REMEMBERED), options.dry_run) {
         store.forget_workers(before, roll::MOST).await?;

@@ -22,7 +22,10 @@ use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
-use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
+use crate::prune::{
+    Forgotten, ForgottenCounts, ForgottenLetters, Kin, OldCounts, OldLetters, OldPage, OldQuery, OldRequests, Prune,
+    PruneSave, Standing,
+};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::sqlite::SqliteStore;
@@ -336,6 +339,14 @@ impl Store for AnyStore {
         }
     }
 
+    async fn forget_counts(&self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
+        match self {
+            Self::Memory(store) => store.forget_counts(old).await,
+            Self::Sqlite(store) => store.forget_counts(old).await,
+            Self::Postgres(store) => store.forget_counts(old).await,
+        }
+    }
+
     async fn keys(&self) -> Result<KeptKeys, StoreError> {
         match self {
             Self::Memory(store) => store.keys().await,
@@ -397,6 +408,14 @@ impl Store for AnyStore {
             Self::Memory(store) => store.answer_letters(answers).await,
             Self::Sqlite(store) => store.answer_letters(answers).await,
             Self::Postgres(store) => store.answer_letters(answers).await,
+        }
+    }
+
+    async fn forget_letters(&self, old: &OldLetters) -> Result<ForgottenLetters, StoreError> {
+        match self {
+            Self::Memory(store) => store.forget_letters(old).await,
+            Self::Sqlite(store) => store.forget_letters(old).await,
+            Self::Postgres(store) => store.forget_letters(old).await,
         }
     }
 

@@ -86,7 +86,10 @@ pub use log::{Entry, Replay};
 pub use look::{COUNTED, Look, Overdue, Setting, Waiting};
 pub use memory::MemoryStore;
 pub use postgres::{PostgresStore, PostgresView};
-pub use prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing, Taken, Unsound};
+pub use prune::{
+    Carry, CountPlace, Forgotten, ForgottenCounts, ForgottenLetters, Kin, OldCounts, OldLetters, OldPage, OldQuery,
+    OldRequests, Prune, PruneSave, Standing, Taken, Unsound,
+};
 pub use query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount, own_worker, rank};
 pub use relation::{LinkPage, LinkQuery};
 pub use scan::{Difference, Scan};

@@ -21,7 +21,10 @@ use crate::glance::Glance;
 use crate::histogram::Distribution;
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
-use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
+use crate::prune::{
+    Forgotten, ForgottenCounts, ForgottenLetters, Kin, OldCounts, OldLetters, OldPage, OldQuery, OldRequests, Prune,
+    PruneSave, Standing,
+};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::workers::{Holding, WorkerSeen};
@@ -178,6 +181,9 @@ pub trait Store: Send + Sync {
     /// Forget old answers to callers' keys. Looks at no more than a bounded number.
     fn forget(&self, old: &OldRequests) -> impl Future<Output = Result<Forgotten, StoreError>> + Send;
 
+    /// Take away counts that tell nothing any more. Looks at no more than a bounded number; one that somebody is at stays.
+    fn forget_counts(&self, old: &OldCounts) -> impl Future<Output = Result<ForgottenCounts, StoreError>> + Send;
+
     /// All API keys, live or not.
     fn keys(&self) -> impl Future<Output = Result<KeptKeys, StoreError>> + Send;
 
@@ -217,6 +223,12 @@ pub trait Store: Send + Sync {
     fn answer_letters(&self, answers: &[LetterAnswer]) -> impl Future<Output = Result<(), StoreError>> + Send {
         let _ = answers;
         async { Ok(()) }
+    }
+
+    /// Take away letters that were answered long ago. Looks at no more than a bounded number.
+    fn forget_letters(&self, old: &OldLetters) -> impl Future<Output = Result<ForgottenLetters, StoreError>> + Send {
+        let _ = old;
+        async { Ok(ForgottenLetters::default()) }
     }
 
     /// The store's clock.

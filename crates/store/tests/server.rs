@@ -10,7 +10,7 @@ use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
 use onceward_store::scan::Scan as _;
 use onceward_store::{
-    Base, Clock, LeaseQuery, LetterAnswer, PostgresStore, PostgresView, Refused, Save, Store, StoreError,
+    Base, Clock, LeaseQuery, LetterAnswer, OldCounts, PostgresStore, PostgresView, Refused, Save, Store, StoreError,
 };
 use onceward_testkit::postgres::{Server, psql};
 use onceward_testkit::{user, worker};
@@ -378,5 +378,56 @@ fn letters_are_bounded_and_what_was_done_is_told() {
         }
         let told = format!("SELECT subject, status, code, reason FROM onceward.inbox WHERE number = {number}");
         assert_eq!(psql(&url, &told), format!("{record}|||"));
+    });
+}
+
+async fn connect(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// A count of nobody that is pruned just after a save has claimed it, and before it is locked: the save begins again.
+#[test]
+fn a_count_that_is_pruned_under_a_save() {
+    wait(async {
+        let url = Server::shared().database();
+        let store = open(&url).await.unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let (ann, bob) = (user("ann"), user("bob"));
+        let first = driver.create(&ann, "suite.box", json!({}), start()).await;
+        driver.ok(&ann, fire(first, "empty", json!({})), start()).await;
+        let purse = driver.create(&bob, "suite.box", json!({}), start()).await;
+        let counted = "SELECT count FROM onceward.counts ORDER BY count";
+        assert_eq!(psql(&url, counted), "0\n1", "of ann none is open");
+        // Ann's count is claimed first; then the save waits for bob's account.
+        let mut open = driver.open(start());
+        for (actor, call) in
+            [(&ann, create("suite.box", json!({}))), (&bob, fire(purse, "earn", json!({ "amount": 1 })))]
+        {
+            let operation = driver.operation(actor, call);
+            driver.decide(&mut open, operation, start()).await;
+        }
+        let (client, watcher) = (connect(&url).await, connect(&url).await);
+        client
+            .batch_execute("BEGIN; INSERT INTO onceward.accounts (asset, name, outside, balance) VALUES ('coin', 'purse:bob', false, 0)")
+            .await
+            .unwrap();
+        let saving = tokio::spawn({
+            let store = store.clone();
+            async move { store.save(&Arc::new(open.base), &Arc::new(open.batch)).await }
+        });
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while watcher.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            assert!(!saving.is_finished(), "nothing was in its way");
+        }
+        let gone = store.forget_counts(&OldCounts { limit: 100, ..OldCounts::default() }).await.unwrap();
+        assert_eq!(gone.counts, 1);
+        client.batch_execute("ROLLBACK").await.unwrap();
+        let saved = saving.await.expect("no panic").expect("no fault");
+        assert!(matches!(saved, Save::Saved { .. }), "{saved:?}");
+        assert_eq!(psql(&url, counted), "1\n1");
     });
 }

@@ -1,7 +1,8 @@
 //! Rows that should be in a table, and were not met when it was read.
 
 use onceward_core::decide::readiness;
-use onceward_store::scan::{At, Known, Scan, Table, What, stands};
+use onceward_core::time::Time;
+use onceward_store::scan::{At, Known, SEPARATOR, Scan, Table, What, stands};
 use onceward_store::{Difference, Kind, StoreError};
 
 use super::seen::Seen;
@@ -83,6 +84,7 @@ impl<S: Scan> Verify<'_, S> {
                     // A row that counts nothing may as well not be there.
                     let counts = match (kind, row.value.as_deref()) {
                         (_, None) => false,
+                        (Kind::Count, Some(_)) if self.is_of_an_ended_window(&row.at) => false,
                         (Kind::Count | Kind::Tally | Kind::Reference, Some(value)) => value != "0",
                         _ => true,
                     };
@@ -115,6 +117,17 @@ impl<S: Scan> Verify<'_, S> {
                 .collect()
             }
         })
+    }
+
+    /// Whether a count is of a window of a limit `per` a time that is over: it may be pruned, and nobody asks for it.
+    fn is_of_an_ended_window(&self, at: &At) -> bool {
+        let At::Key(key) = at else { return false };
+        let window = key.rsplit(SEPARATOR).next().and_then(|window| window.parse().ok());
+        let lifecycles = self.scratch.catalog().lifecycles();
+        let limits = lifecycles.values().flat_map(|lifecycle| &lifecycle.limits);
+        let Some(longest) = limits.filter_map(|limit| limit.per).max() else { return false };
+        let end = window.and_then(|window| Time::from_micros(window).checked_add(longest));
+        end.is_some_and(|end| end <= self.now.max(self.latest))
     }
 
     /// The table that must have a row of a record, where it is this one, or where the record should still wait for its time before it

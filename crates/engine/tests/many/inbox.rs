@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use onceward_engine::{Checks, Config, Engine, Unanswered};
+use onceward_engine::{Checks, Config, Engine, PruneOptions, Unanswered};
 use onceward_store::{AnyStore, Clock, ListQuery, Store};
 use onceward_testkit::postgres::{Server, psql};
 use tokio_postgres::NoTls;
@@ -222,5 +222,30 @@ fn a_letter_waits_for_a_check() {
         let note = "SELECT subject IS NOT NULL, code IS NULL FROM onceward.inbox WHERE key = 'note'";
         assert_eq!(psql(&url, note), "t|t");
         engines[0].close().await;
+    });
+}
+
+/// Letters that were answered go when their keys are forgotten; one that waits stays.
+#[test]
+fn answered_letters_go() {
+    wait(async {
+        let url = Server::shared().database();
+        let clock = Clock::manual(start());
+        let engines = engines(1, &url, &clock, &Config::default()).await;
+        let client = connect(&url).await;
+        client.batch_execute(&letter("done", JOB, "{}")).await.unwrap();
+        answered(&client).await;
+        // Nobody answers its check.
+        client.batch_execute(&letter("waits", "race.note", r#"{"text": "hm"}"#)).await.unwrap();
+        let left = "SELECT string_agg(key, ' ' ORDER BY key) FROM onceward.inbox";
+        engines[0].prune(&PruneOptions::default()).await.unwrap();
+        assert_eq!(psql(&url, left), "done waits", "too young");
+        // The inbox goes by the database's own clock.
+        let years = onceward_core::time::Duration::from_secs(10 * 365 * 24 * 3_600);
+        clock.set(start().checked_add(years).unwrap());
+        engines[0].prune(&PruneOptions::default()).await.unwrap();
+        assert_eq!(psql(&url, left), "waits");
+        engines[0].close().await;
+        proven(&url, clock.now()).await;
     });
 }

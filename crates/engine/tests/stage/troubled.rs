@@ -10,10 +10,11 @@ use onceward_core::record::{Execution, Record, Token};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{
-    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Distribution, Entry, Forgotten, Glance,
-    Holding, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, Letter, LetterAnswer, LinkPage, LinkQuery, ListQuery,
-    MemoryStore, Most, OldPage, OldQuery, OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing,
-    StateCount, Statement, StatementQuery, Store, StoreError, VersionCount, WorkerSeen,
+    AccountName, AccountsQuery, Balance, Base, Batch, Candidate, Catalog, Distribution, Entry, Forgotten,
+    ForgottenCounts, ForgottenLetters, Glance, Holding, KeptKeys, KeyEdit, KeySave, Kin, LeaseQuery, Letter,
+    LetterAnswer, LinkPage, LinkQuery, ListQuery, MemoryStore, Most, OldCounts, OldLetters, OldPage, OldQuery,
+    OldRequests, Page, Prune, PruneSave, Request, RequestName, Save, Standing, StateCount, Statement, StatementQuery,
+    Store, StoreError, VersionCount, WorkerSeen,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -258,6 +259,10 @@ impl<S: Store> Store for Troubled<S> {
         self.inner.forget(old).await
     }
 
+    async fn forget_counts(&self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
+        self.inner.forget_counts(old).await
+    }
+
     async fn keys(&self) -> Result<KeptKeys, StoreError> {
         self.inner.keys().await
     }
@@ -296,6 +301,10 @@ impl<S: Store> Store for Troubled<S> {
 
     async fn answer_letters(&self, answers: &[LetterAnswer]) -> Result<(), StoreError> {
         self.inner.answer_letters(answers).await
+    }
+
+    async fn forget_letters(&self, old: &OldLetters) -> Result<ForgottenLetters, StoreError> {
+        self.inner.forget_letters(old).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

@@ -30,7 +30,9 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::glance::Glance;
 use crate::log::Entry;
-use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
+use crate::prune::{
+    Forgotten, ForgottenCounts, Kin, OldCounts, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing,
+};
 use crate::query::{Candidate, Filling, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::store::Store;
@@ -217,6 +219,10 @@ impl Store for MemoryStore {
 
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         Ok(self.kept().forget(old))
+    }
+
+    async fn forget_counts(&self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
+        Ok(self.kept().forget_counts(old))
     }
 
     async fn keys(&self) -> Result<KeptKeys, StoreError> {

@@ -6,7 +6,9 @@ use onceward_core::value::RecordId;
 
 use super::kept::Kept;
 use crate::error::StoreError;
-use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
+use crate::prune::{
+    Forgotten, ForgottenCounts, Kin, OldCounts, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing,
+};
 
 impl Kept {
     pub(super) fn old(&self, query: &OldQuery) -> OldPage {
@@ -89,6 +91,14 @@ impl Kept {
         self.pruned = Standing { checkpoint: seq, ..standing };
         self.generation += 1;
         Ok(PruneSave::Saved(seq))
+    }
+
+    /// All of them at once: nobody waits for a world in memory.
+    pub(super) fn forget_counts(&mut self, old: &OldCounts) -> ForgottenCounts {
+        let before = self.world.counts.len();
+        self.world.counts.retain(|key, count| !old.are_over(*count, key.window));
+        let counts = before - self.world.counts.len();
+        ForgottenCounts { counts: counts as u64, next: None }
     }
 
     pub(super) fn forget(&mut self, old: &OldRequests) -> Forgotten {

@@ -34,7 +34,8 @@ const CLAIM_REQUESTS: &str = "INSERT INTO onceward.requests (owner, key, digest,
      SELECT k.*, $5 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[]) k \
      ON CONFLICT DO NOTHING RETURNING owner, key";
 
-const CLAIM_COUNTS: &str = "INSERT INTO onceward.counts (lifecycle, name, parts, span, whole, count) \
+/// Where nobody counts the row may be pruned at any time until it is locked: then the save begins again.
+pub(super) const CLAIM_COUNTS: &str = "INSERT INTO onceward.counts (lifecycle, name, parts, span, whole, count) \
      SELECT k.*, 0 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) k ON CONFLICT DO NOTHING";
 
 const CLAIM_ACCOUNTS: &str = "INSERT INTO onceward.accounts (asset, name, outside, balance) \
@@ -219,6 +220,7 @@ impl<'a> Ground<'a> {
             pipeline,
             claims: None,
             requests: None,
+            counts: None,
             accounts: None,
             records: None,
             leases: None,
@@ -281,7 +283,7 @@ impl<'a> Ground<'a> {
         }
         if !self.counts.is_empty() {
             let (lifecycles, names, parts, spans) = self.count_columns();
-            pipeline.add(LOCK_COUNTS, vec![arg(lifecycles), arg(names), arg(parts), arg(spans)]);
+            asked.counts = Some(pipeline.add(LOCK_COUNTS, vec![arg(lifecycles), arg(names), arg(parts), arg(spans)]));
         }
         if !self.accounts.is_empty() {
             let (assets, names) = self.account_columns();
@@ -322,6 +324,11 @@ impl<'a> Ground<'a> {
 
     fn account_columns(&self) -> (Vec<&str>, Vec<&str>) {
         self.accounts.iter().map(|(asset, name)| (&**asset, &**name)).unzip()
+    }
+
+    /// Whether a count was pruned between its claim and its lock.
+    pub(super) fn lost_a_count(&self, asked: &Asked<'_>, answers: &[Vec<Row>]) -> bool {
+        asked.counts.is_some_and(|at| answers[at].len() < self.counts.len())
     }
 
     /// What became of it.
@@ -377,6 +384,7 @@ pub(super) struct Asked<'a> {
     pub(super) pipeline: Pipeline<'a>,
     claims: Option<usize>,
     requests: Option<usize>,
+    counts: Option<usize>,
     accounts: Option<usize>,
     records: Option<usize>,
     leases: Option<usize>,

@@ -12,7 +12,7 @@ use onceward_core::time::Time;
 use tokio_postgres::Row;
 
 use super::Inner;
-use super::claim::LOCK_COUNTS;
+use super::claim::{CLAIM_COUNTS, LOCK_COUNTS};
 use super::connect::InTransaction;
 use super::lanes::{self, Lane};
 use super::marks::Ranks;
@@ -94,7 +94,7 @@ async fn carry(inner: &Inner, transaction: &InTransaction, due: Due, now: Time) 
     let client = transaction.client()?;
     let (mut pipeline, mut ranks) = (Pipeline::default(), Ranks::default());
     pipeline.plain(BEGIN);
-    let mut lanes = Vec::new();
+    let (mut lanes, mut locked) = (Vec::new(), None);
     let (mut keys, mut early) = (due.keys, due.early);
     keys.append(&mut early);
     if !keys.is_empty() {
@@ -102,15 +102,25 @@ async fn carry(inner: &Inner, transaction: &InTransaction, due: Due, now: Time) 
             lanes.extend(Lane::by_number(&known, *lifecycle, key.clone())?);
         }
         let (lifecycles, keys): (Vec<i64>, Vec<String>) = keys.into_iter().unzip();
-        let names = vec![known.names.number("work.key").unwrap_or(-1); keys.len()];
-        let spans = vec![NO_WINDOW; keys.len()];
-        pipeline.add(LOCK_COUNTS, vec![arg(lifecycles), arg(names), arg(keys), arg(spans)]);
+        if let Some(name) = known.names.number("work.key") {
+            let count = keys.len();
+            let (names, spans, wholes) = (vec![name; count], vec![NO_WINDOW; count], vec![None::<&str>; count]);
+            // Where nothing runs the count may have been pruned.
+            let claimed =
+                vec![arg(lifecycles.clone()), arg(names.clone()), arg(keys.clone()), arg(spans.clone()), arg(wholes)];
+            pipeline.add(CLAIM_COUNTS, claimed);
+            let held = pipeline.add(LOCK_COUNTS, vec![arg(lifecycles), arg(names), arg(keys), arg(spans)]);
+            locked = Some((held, count));
+        }
     }
     let moved = pipeline.add(MOVE, vec![arg(due.times), arg(due.records)]);
     if lanes.is_empty() {
         pipeline.plain("COMMIT");
     }
     let answers = pipeline.run(client).await?;
+    if !lanes.is_empty() && locked.is_some_and(|(held, count)| answers[held].len() < count) {
+        return Err(StoreError::Busy);
+    }
     let mut count = 0;
     for row in &answers[moved] {
         ranks.comes(row.try_get::<_, i32>(0)?.into(), row.try_get(1)?);

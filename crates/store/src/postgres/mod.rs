@@ -16,6 +16,7 @@ mod keys;
 mod lanes;
 mod later;
 mod ledger;
+mod leftovers;
 mod lines;
 mod load;
 mod look;
@@ -59,7 +60,10 @@ use crate::histogram::{Distribution, Histogram, TIMES};
 use crate::inbox::{Letter, LetterAnswer};
 use crate::log::Entry;
 use crate::names::{Known, Names};
-use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
+use crate::prune::{
+    Forgotten, ForgottenCounts, ForgottenLetters, Kin, OldCounts, OldLetters, OldPage, OldQuery, OldRequests, Prune,
+    PruneSave, Standing,
+};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
@@ -410,6 +414,10 @@ impl Store for PostgresStore {
         prune::forget(&self.inner, old).await
     }
 
+    async fn forget_counts(&self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
+        leftovers::counts(&self.inner, old).await
+    }
+
     async fn keys(&self) -> Result<KeptKeys, StoreError> {
         keys::keys(&self.inner).await
     }
@@ -435,6 +443,10 @@ impl Store for PostgresStore {
 
     async fn answer_letters(&self, answers: &[LetterAnswer]) -> Result<(), StoreError> {
         inbox::answer(&self.inner, answers).await
+    }
+
+    async fn forget_letters(&self, old: &OldLetters) -> Result<ForgottenLetters, StoreError> {
+        leftovers::letters(&self.inner, old).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

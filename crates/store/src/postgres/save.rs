@@ -72,6 +72,10 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
         inner.refresh().await?;
         return Ok(Save::Conflict(Conflict::default()));
     }
+    if ground.lost_a_count(&asked, &answers) {
+        transaction.roll_back().await;
+        return Err(StoreError::Busy.into());
+    }
     let stood = ground.stood(asked, &answers, known)?;
     if !stood.conflict.is_empty() {
         transaction.roll_back().await;

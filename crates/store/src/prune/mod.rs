@@ -102,6 +102,58 @@ pub struct OldRequests {
     pub limit: usize,
 }
 
+/// Counts that tell nothing: of nobody, or of a window that is long over.
+#[derive(Clone, Debug, Default)]
+pub struct OldCounts {
+    /// Where the last call ended.
+    pub after: Option<CountPlace>,
+    /// Windows of a limit `per` a time that began before this are over; `None`: none is.
+    pub windows: Option<Time>,
+    /// How many to look at.
+    pub limit: usize,
+}
+
+impl OldCounts {
+    pub(crate) fn are_over(&self, count: u64, window: Option<i64>) -> bool {
+        let before = self.windows.zip(window);
+        count == 0 || before.is_some_and(|(before, window)| window < before.micros())
+    }
+}
+
+/// Where a count stands in a store, to go on from there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CountPlace {
+    pub(crate) lifecycle: i64,
+    pub(crate) name: i64,
+    pub(crate) parts: String,
+    pub(crate) window: i64,
+}
+
+/// How many counts went, and where to go on; `None` where all were looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForgottenCounts {
+    pub counts: u64,
+    pub next: Option<CountPlace>,
+}
+
+/// Letters of the inbox that were answered long ago.
+#[derive(Clone, Debug)]
+pub struct OldLetters {
+    /// The number of the last one that was looked at.
+    pub after: i64,
+    /// Answered at this time or before.
+    pub before: Time,
+    /// How many to look at, answered or not.
+    pub limit: usize,
+}
+
+/// How many letters went, and where to go on; `None` where those that follow are too young.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForgottenLetters {
+    pub letters: u64,
+    pub next: Option<i64>,
+}
+
 /// How many of them were forgotten, and where to go on; `None` where all were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forgotten {

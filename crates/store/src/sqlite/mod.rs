@@ -55,7 +55,9 @@ use crate::histogram::{Distribution, Histogram, TIMES};
 use crate::log::Entry;
 use crate::names::Known;
 use crate::net::Told;
-use crate::prune::{Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
+use crate::prune::{
+    Forgotten, ForgottenCounts, Kin, OldCounts, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing,
+};
 use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
 use crate::recent::Recent;
 use crate::relation::{LinkPage, LinkQuery};
@@ -447,6 +449,11 @@ impl Store for SqliteStore {
     async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
         let old = old.clone();
         self.inner.writer.run(move |writer| writer.forget(&old)).await
+    }
+
+    async fn forget_counts(&self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
+        let old = old.clone();
+        self.inner.writer.run(move |writer| writer.forget_counts(&old)).await
     }
 
     async fn keys(&self) -> Result<KeptKeys, StoreError> {

@@ -13,7 +13,10 @@ use crate::columns::{NO_WINDOW, write_parts};
 use crate::error::StoreError;
 use crate::names::Known;
 use crate::net::TallyKey;
-use crate::prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing, Taken};
+use crate::prune::{
+    Carry, CountPlace, Forgotten, ForgottenCounts, Kin, OldCounts, OldPage, OldQuery, OldRequests, Prune, PruneSave,
+    Standing, Taken,
+};
 
 pub(super) fn standing(connection: &Connection) -> Result<Standing, StoreError> {
     let mut statement = connection.prepare_cached("SELECT checkpoint, floor, head FROM pruned")?;
@@ -82,6 +85,41 @@ impl Writer {
         let Some(seq) = pruning.all(prune)? else { return Ok(PruneSave::Conflict) };
         transaction.commit()?;
         Ok(PruneSave::Saved(seq))
+    }
+
+    pub(super) fn forget_counts(&mut self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut forgotten = ForgottenCounts::default();
+        let mut gone = Vec::new();
+        {
+            let after = old.after.clone().unwrap_or_default();
+            let sql = "SELECT lifecycle, name, parts, window, count FROM counts \
+                       WHERE (lifecycle, name, parts, window) > (?1, ?2, ?3, ?4) \
+                       ORDER BY lifecycle, name, parts, window LIMIT ?5";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let from = params![after.lifecycle, after.name, after.parts, after.window, old.limit];
+            let mut found = statement.query(from)?;
+            let mut looked = 0;
+            while let Some(row) = found.next()? {
+                looked += 1;
+                let window: i64 = row.get(3)?;
+                let place = CountPlace { lifecycle: row.get(0)?, name: row.get(1)?, parts: row.get(2)?, window };
+                if old.are_over(row.get(4)?, (window != NO_WINDOW).then_some(window)) {
+                    gone.push(place.clone());
+                }
+                forgotten.next = Some(place);
+            }
+            if looked < old.limit {
+                forgotten.next = None;
+            }
+        }
+        for CountPlace { lifecycle, name, parts, window } in gone {
+            let sql = "DELETE FROM counts WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window = ?4";
+            let deleted = transaction.prepare_cached(sql)?.execute(params![lifecycle, name, parts, window])?;
+            forgotten.counts += u64::try_from(deleted).unwrap_or(0);
+        }
+        transaction.commit()?;
+        Ok(forgotten)
     }
 
     pub(super) fn forget(&mut self, old: &OldRequests) -> Result<Forgotten, StoreError> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use onceward_core::decide::{Account, Call, CountKey, Create, Decision, Key, UniqueKey};
+use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::Payload;
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use onceward_store::log::{Checkpoint, NO_HASH};
 use onceward_store::{
-    AccountName, AnyStore, Base, Carry, Content, Forgotten, OldQuery, OldRequests, Prune, PruneSave, Request,
-    RequestName, Save, Standing, StateCount, StatementQuery, Store, StoreError, Taken, Unsound,
+    AccountName, AnyStore, Base, Carry, Content, Forgotten, LeaseQuery, OldCounts, OldQuery, OldRequests, Prune,
+    PruneSave, Request, RequestName, Save, Standing, StateCount, StatementQuery, Store, StoreError, Taken, Unsound,
 };
 use onceward_testkit::{user, worker};
 use serde_json::json;
@@ -329,5 +330,95 @@ fn bytes_go_with_the_last_record_that_has_them() {
         }
         assert!(matches!(prune(store, loaded(store, &steps[3..]).await).await, PruneSave::Saved(_)));
         assert_eq!(store.content(&payload.sha256).await.unwrap(), None);
+    });
+}
+
+/// All counts that tell nothing, a few at a time; how many went.
+async fn forget_counts(store: &AnyStore, windows: Option<Time>) -> u64 {
+    let (mut old, mut gone) = (OldCounts { after: None, windows, limit: 2 }, 0);
+    loop {
+        let forgotten = store.forget_counts(&old).await.expect("forgetting");
+        gone += forgotten.counts;
+        let Some(next) = forgotten.next else { return gone };
+        old.after = Some(next);
+    }
+}
+
+/// The count of a work key of which nothing runs goes, and what still runs is counted; who comes later is counted anew. A job that waits
+/// for its time is found when it comes, though its key's count went meanwhile.
+#[test]
+fn counts_of_nobody_go() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let in_lane = |lane: &str| json!({ "lane": lane });
+        for lane in ["a", "b", "c", "d", "e"] {
+            let done = driver.create(&ann, "suite.task", in_lane(lane), start()).await;
+            let token = driver.lease(&bob, done, start()).await;
+            driver.ok(&bob, Call::Commit { record: done, token, result: json!(1), finish: true }, start()).await;
+        }
+        let runs = driver.create(&ann, "suite.task", in_lane("e"), start()).await;
+        let token = driver.lease(&bob, runs, start()).await;
+        let fields = json!({ "lane": "late", "readyAt": later(60).to_string() });
+        let late = driver.create(&ann, "suite.task", fields, start()).await;
+        let gone = forget_counts(store, None).await;
+        // A world in memory may do without them from the beginning.
+        assert!(gone >= 4 || matches!(store, AnyStore::Memory(_)), "{gone}");
+        assert_eq!(forget_counts(store, None).await, 0, "that was all");
+        let free = |lane: &str| CountKey {
+            lifecycle: "suite.task".into(),
+            limit: "work.key".into(),
+            parts: vec![format!("s{lane}").into()],
+            window: None,
+        };
+        let mut base = Base::wary();
+        store.load(&mut base, &["a", "e"].map(|lane| Key::Count(free(lane)))).await.unwrap();
+        assert_eq!(["a", "e"].map(|lane| base.snapshot().counts[&free(lane)]), [0, 1]);
+        // The lane has as much room as before, and no more.
+        for lane in ["a", "a", "a"] {
+            driver.create(&ann, "suite.task", in_lane(lane), later(1)).await;
+        }
+        let query = |now| LeaseQuery { lifecycles: vec!["suite.task".into()], now, limit: 10 };
+        let found = store.leasable(&query(later(1))).await.unwrap();
+        assert_eq!(found.len(), 2);
+        for candidate in &found {
+            driver.lease(&bob, candidate.record, later(1)).await;
+        }
+        driver.ok(&bob, Call::Commit { record: runs, token, result: json!(1), finish: true }, later(1)).await;
+        let found = store.leasable(&query(later(60))).await.unwrap();
+        let found: Vec<RecordId> = found.into_iter().map(|candidate| candidate.record).collect();
+        assert!(found.contains(&late), "{found:?}");
+        driver.lease(&bob, late, later(60)).await;
+    });
+}
+
+/// Windows of a limit `per` a time go when they are over; the one that counts now stays.
+#[test]
+fn windows_that_are_over_go() {
+    let text = r#"
+language  = 1
+lifecycle = "suite.visit"
+about     = "So many a minute"
+[states]
+over = { about = "that was all", final = true }
+[limit]
+rate = { on = ["owner"], per = "1m", max = 2, clash = "429 slow_down" }
+[[on.create]]
+go = "-> over"
+"#;
+    on_each(async |store, _| {
+        let file = File { name: "visit.toml".to_owned(), text: text.into() };
+        store.put_definitions(&Files { files: vec![file] }).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let ann = user("ann");
+        for now in [start(), start(), later(60), later(61)] {
+            driver.create(&ann, "suite.visit", json!({}), now).await;
+        }
+        assert_eq!(forget_counts(store, None).await, 0, "nobody said how long");
+        assert_eq!(forget_counts(store, Some(later(60))).await, 1);
+        assert_eq!(forget_counts(store, Some(later(60))).await, 0);
+        let refused = driver.refused(&ann, create("suite.visit", json!({})), later(62)).await;
+        assert_eq!(&*refused.code, "slow_down");
     });
 }
