@@ -88,7 +88,8 @@ impl Prune {
 
     /// By a server, which answers with what is printed.
     fn asked(&self) -> Result<Value> {
-        let written = |length: Length| i64::try_from(length.as_micros()).map(|micros| Duration::from_micros(micros).to_string());
+        let written =
+            |length: Length| i64::try_from(length.as_micros()).map(|micros| Duration::from_micros(micros).to_string());
         let body = json!({
             "older_than": written(self.older_than)?,
             "keys_older_than": written(self.keys_older_than)?,
@@ -126,7 +127,8 @@ impl Prune {
                 runtime.block_on(self.with(&store, database, &options)).with_context(name)
             }
             Database::Postgres(url) => {
-                let done = runtime.block_on(async { self.with(&PostgresStore::open(url).await?, database, &options).await });
+                let done =
+                    runtime.block_on(async { self.with(&PostgresStore::open(url).await?, database, &options).await });
                 done.context("PostgreSQL")
             }
         }

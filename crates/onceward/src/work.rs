@@ -187,7 +187,7 @@ fn ignores_hang_ups() -> bool {
 fn shutdown(format: LogFormat) -> Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let hang_up = if ignores_hang_ups() { None } else { Some(signal(SignalKind::hangup())?) };
-    let hung_up = async move {
+    let terminal_closed = async move {
         match hang_up {
             Some(mut hang_up) => drop(hang_up.recv().await),
             None => std::future::pending().await,
@@ -197,7 +197,7 @@ fn shutdown(format: LogFormat) -> Result<impl Future<Output = ()>> {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
-            () = hung_up => {}
+            () = terminal_closed => {}
         }
         mention(format, "ending: what runs may finish within the grace; a second signal ends at once");
         tokio::spawn(async move {

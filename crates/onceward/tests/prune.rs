@@ -125,7 +125,8 @@ fn a_server_prunes_for_its_operators() {
     assert_eq!(forbidden.status.code(), Some(1), "{forbidden:?}");
     let told: Value = serde_json::from_slice(&forbidden.stdout).expect("JSON");
     assert_eq!(told["error"]["code"], "forbidden");
-    let arguments = ["--older-than", "0d", "--keys-older-than", "0d", "--only", "desk.note", "--json", "--key", &operator];
+    let arguments =
+        ["--older-than", "0d", "--keys-older-than", "0d", "--only", "desk.note", "--json", "--key", &operator];
     let went: Value = serde_json::from_str(&said(&prune(&arguments))).expect("JSON");
     assert_eq!((&went["records"], &went["entries"], &went["requests"]), (&json!(3), &json!(6), &json!(4)));
     assert_eq!(went["shares"], json!([{ "lifecycle": "desk.note", "owner": "ann", "state": "torn", "records": 3 }]));

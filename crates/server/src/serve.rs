@@ -81,7 +81,7 @@ pub async fn serve(
     app.gate().leave();
     // Leases that wait look up, and see that nobody hands out work any more.
     app.engine().wake();
-    let drained = timeout_at(began + (whole - whole / FOR_THE_ENGINE), async {
+    let drained = timeout_at(began + whole / FOR_THE_ENGINE * (FOR_THE_ENGINE - 1), async {
         // Whoever comes meanwhile is told that the server is leaving, which a closed port could not say; and a worker can still report.
         let mut quiet = pin!(app.gate().quiet());
         loop {

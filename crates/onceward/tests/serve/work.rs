@@ -116,8 +116,7 @@ fn what_is_malformed_is_refused_in_its_place() {
         assert_eq!(codes(&told), ["", "bad_input", "bad_input", "bad_input", ""], "{db:?} {told}");
         assert_eq!(told["results"][4]["record"]["state"], "SUCCEEDED");
         let job = served.job(&json!(3));
-        let events =
-            json!({ "events": [{ "record": 7, "event": "cancel" }, { "event": "cancel" }, { "record": job, "event": "cancel" }] });
+        let events = json!({ "events": [{ "record": 7, "event": "cancel" }, { "event": "cancel" }, { "record": job, "event": "cancel" }] });
         let fired = served.post("/v1/events/batch", &events).json();
         assert_eq!(codes(&fired), ["bad_input", "bad_input", "no_such_event"], "{db:?} {fired}");
         served.post("/v1/events/batch", &json!({ "events": {} })).is_problem(422, "bad_input");

@@ -129,8 +129,12 @@ const BATCHES: Metric = metric("onceward_batches_total", Counter, &[], "Transact
 const BATCH_SIZE: Metric = metric("onceward_batch_operations", Histogram, &[], "Operations in a saved transaction.");
 const SAVE_SECONDS: Metric =
     metric("onceward_save_seconds", Histogram, &[], "Whole saves: compared, written and durable.");
-const COMMIT_SECONDS: Metric =
-    metric("onceward_commit_seconds", Histogram, &[], "The commit alone, nearly all of it fsync; on PostgreSQL with its way there and back.");
+const COMMIT_SECONDS: Metric = metric(
+    "onceward_commit_seconds",
+    Histogram,
+    &[],
+    "The commit alone, nearly all of it fsync; on PostgreSQL with its way there and back.",
+);
 const CONFLICTS: Metric =
     metric("onceward_conflicts_total", Counter, &[], "Saves that found something changed and were decided again.");
 const UNTOLD: Metric = metric(

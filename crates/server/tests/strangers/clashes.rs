@@ -85,7 +85,10 @@ fn a_holder_is_returned_to_its_readers_only() {
         let file = |key: &str| {
             let new = json!({ "fields": { "name": "one", "note": "of another" } });
             let batch = json!({ "records": [new] });
-            (house.send(Some(key), "POST", path, Some(&new)), house.send(Some(key), "POST", &format!("{path}/batch"), Some(&batch)))
+            (
+                house.send(Some(key), "POST", path, Some(&new)),
+                house.send(Some(key), "POST", &format!("{path}/batch"), Some(&batch)),
+            )
         };
         let secret = json!({ "fields": { "name": "one", "note": "of ann's" } });
         assert_eq!(house.send(Some(&ann), "POST", path, Some(&secret)).status, 201);

@@ -88,7 +88,14 @@ fn a_worker_whose_lease_is_over_is_shown_no_record() {
         };
         report(&id, "commit", &json!({ "token": 1, "finish": true }));
         report(&given_back, "yield", &json!({ "token": 1 }));
-        house.send(Some(&ann), "POST", &format!("/v1/records/{given_back}/events/write"), Some(&json!({ "input": { "note": "of ann's" } }))).ok();
+        house
+            .send(
+                Some(&ann),
+                "POST",
+                &format!("/v1/records/{given_back}/events/write"),
+                Some(&json!({ "input": { "note": "of ann's" } })),
+            )
+            .ok();
         for id in [&id, &given_back] {
             assert_eq!(house.send(Some(&bob), "GET", &format!("/v1/records/{id}"), None).status, 404);
             assert_eq!(mark(id), json!({ "record": null, "spawned": [] }));
@@ -105,9 +112,12 @@ fn a_count_tells_of_no_version_that_hides() {
         let (ann, eve) = (house.key("ann", &["producer"], &[]).await, house.key("eve", &["producer"], &[]).await);
         house.engine.define(&board("anyone")).await.expect("a sound file");
         let pin = || house.send(Some(&ann), "POST", "/v1/lifecycles/house.board/records", Some(&json!({}))).json();
-        let counts = |key: &str| house.send(Some(key), "GET", "/v1/lifecycles/house.board", None).ok()["counts"].clone();
+        let counts =
+            |key: &str| house.send(Some(key), "GET", "/v1/lifecycles/house.board", None).ok()["counts"].clone();
         let open = pin();
-        let seen = |id: &Json| house.send(Some(&eve), "GET", &format!("/v1/records/{}", id["id"].as_str().expect("an id")), None).status;
+        let seen = |id: &Json| {
+            house.send(Some(&eve), "GET", &format!("/v1/records/{}", id["id"].as_str().expect("an id")), None).status
+        };
         let shown = counts(&eve);
         assert_eq!(shown, counts(&ann), "all are open to anyone");
         house.engine.define(&board("owner")).await.expect("a sound file");
