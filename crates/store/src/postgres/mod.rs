@@ -48,6 +48,7 @@ use tokio::sync::watch;
 use tokio_postgres::Row;
 
 use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
+use crate::anchors::Anchors;
 use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
@@ -90,6 +91,7 @@ struct Inner {
     pool: Pool,
     known: RwLock<Arc<Known>>,
     marks: Marks,
+    anchors: Anchors,
     memory: Memory,
     news: News,
     sweeps: Sweeps,
@@ -133,6 +135,7 @@ impl PostgresStore {
             pool,
             known,
             marks: Marks::default(),
+            anchors: Anchors::default(),
             memory: Memory::default(),
             news,
             sweeps,
