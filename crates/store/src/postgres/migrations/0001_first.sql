@@ -130,7 +130,7 @@ CREATE TABLE onceward.queues (
     created_at BIGINT NOT NULL,
     id         UUID NOT NULL,
     PRIMARY KEY (lifecycle, parts, created_at, id)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- What may be leased, the smallest rank first: its time, `ready_at`, has come. Of a work key only as many as may run.
 CREATE TABLE onceward.ready (
