@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
@@ -171,6 +172,13 @@ pub trait Store: Send + Sync {
     /// Take records out, each with all of its entries, and leave a checkpoint in the log: all of it in one transaction, after
     /// comparing the records and their links with what was loaded.
     fn prune(&self, prune: &Arc<Prune>) -> impl Future<Output = Result<PruneSave, StoreError>> + Send;
+
+    /// Whether it is the caller's turn to look for what can be pruned: nobody else has looked for so long. It is written down that
+    /// somebody looks now. Always, where nobody else can.
+    fn turn_to_prune(&self, rest: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let _ = rest;
+        async { Ok(true) }
+    }
 
     /// How far the store is pruned.
     fn standing(&self) -> impl Future<Output = Result<Standing, StoreError>> + Send;

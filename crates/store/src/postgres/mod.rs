@@ -38,6 +38,7 @@ mod write;
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
@@ -395,6 +396,10 @@ impl Store for PostgresStore {
         let work = prune::prune(Arc::clone(&self.inner), Arc::clone(prune));
         let ended = |error: tokio::task::JoinError| StoreError::Unavailable(format!("the prune did not end: {error}"));
         tokio::spawn(work).await.map_err(ended)?
+    }
+
+    async fn turn_to_prune(&self, rest: Duration) -> Result<bool, StoreError> {
+        prune::turn(&self.inner, rest).await
     }
 
     async fn standing(&self) -> Result<Standing, StoreError> {

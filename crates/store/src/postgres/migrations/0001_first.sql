@@ -219,7 +219,8 @@ CREATE TABLE onceward.pruned (
     one        INTEGER PRIMARY KEY CHECK (one = 1),
     checkpoint BIGINT NOT NULL,
     floor      BIGINT NOT NULL,
-    head       BYTEA NOT NULL CHECK (octet_length(head) = 32)
+    head       BYTEA NOT NULL CHECK (octet_length(head) = 32),
+    looked_at  BIGINT NOT NULL DEFAULT 0 -- when a process last looked for what is over, by the database's own clock
 );
 INSERT INTO onceward.pruned (one, checkpoint, floor, head) VALUES (1, 0, 0, decode(repeat('00', 32), 'hex'));
 

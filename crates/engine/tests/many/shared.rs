@@ -1,0 +1,112 @@
+//! Several engines on one database do together what one would do alone, and little more.
+
+use onceward_core::time::Duration;
+use onceward_core::value::RecordId;
+use onceward_engine::{Engine, Wanted};
+use onceward_store::{AnyStore, Clock, PostgresStore, Store};
+use onceward_testkit::postgres::Server;
+use onceward_testkit::{user, worker};
+use serde_json::json;
+
+use crate::stage::{LONG, object, ops, start, unpolled, wait};
+use crate::{engines, proven};
+
+/// Never gives up, however often its lease runs out.
+const ERRAND: &str = "race.errand";
+
+async fn errand(engine: &Engine<AnyStore>) -> RecordId {
+    engine.create(&user("ann"), ERRAND, object(json!({}))).await.expect("an errand").subject
+}
+
+/// Leases run out again and again, and all engines see it at the same moment: one of them does the work, and the others find it done.
+#[test]
+fn what_is_due_is_not_tried_by_all() {
+    const JOBS: usize = 60;
+    const ROUNDS: usize = 20;
+    wait(async {
+        let url = Server::shared().database();
+        let clock = Clock::manual(start());
+        let engines = engines(3, &url, &clock, &unpolled()).await;
+        for _ in 0..JOBS {
+            errand(&engines[0]).await;
+        }
+        let mut stream = engines[2].stream(&ops(), 0);
+        for _ in 0..JOBS {
+            stream.next().await.unwrap();
+        }
+        let sum = || {
+            let tallies = engines.iter().map(Engine::tally);
+            tallies.fold((0, 0), |(batches, conflicts), tally| (batches + tally.batches, conflicts + tally.conflicts))
+        };
+        let (mut batches, mut conflicts) = (0, 0);
+        for round in 1..=ROUNDS {
+            let wanted = Wanted { most: JOBS, ..Wanted::one(ERRAND, "w") };
+            let leased = engines[1].lease(&worker("bob"), &wanted).await.unwrap();
+            assert_eq!(leased.len(), JOBS, "all are free again");
+            let before = sum();
+            clock.set(start().checked_add(Duration::from_secs(60 * i64::try_from(round).unwrap())).unwrap());
+            engines.iter().for_each(Engine::wake);
+            for _ in 0..2 * JOBS {
+                stream.next().await.unwrap().unwrap();
+            }
+            let after = sum();
+            batches += after.0 - before.0;
+            conflicts += after.1 - before.1;
+        }
+        println!("{ROUNDS} rounds, {batches} transactions, {conflicts} conflicts");
+        let rounds = u64::try_from(ROUNDS).unwrap();
+        assert!(batches <= rounds + rounds / 4, "{batches} transactions where {ROUNDS} would do");
+        assert!(conflicts <= rounds / 2, "{conflicts} conflicts: each means that two did the same");
+        for engine in &engines {
+            engine.close().await;
+        }
+        proven(&url, clock.now()).await;
+    });
+}
+
+/// With the first one gone, another does what is due.
+#[test]
+fn whoever_was_first_may_go() {
+    wait(async {
+        let url = Server::shared().database();
+        let clock = Clock::manual(start());
+        let mut engines = engines(3, &url, &clock, &unpolled()).await;
+        let id = errand(&engines[0]).await;
+        for round in 1..=3 {
+            let last = engines.last().expect("one is left");
+            assert_eq!(last.lease(&worker("bob"), &Wanted::one(ERRAND, "w")).await.unwrap().len(), 1);
+            clock.set(start().checked_add(Duration::from_secs(60 * round)).unwrap());
+            engines.iter().for_each(Engine::wake);
+            let mut stream = engines[0].stream(&ops(), 0);
+            let done = async {
+                // Made, and leased and lost in each round.
+                for _ in 0..=2 * round {
+                    stream.next().await.unwrap().unwrap();
+                }
+            };
+            tokio::time::timeout(LONG, done).await.expect("somebody does it");
+            drop(stream);
+            engines.pop().expect("one is left").close().await;
+        }
+        let store = PostgresStore::open_with_clock(&url, clock.clone()).await.unwrap();
+        assert_eq!(store.record(id).await.unwrap().unwrap().attempt, 3);
+    });
+}
+
+/// Pruning walks through the whole database: where one has just done so, another need not.
+#[test]
+fn one_looks_for_what_is_over() {
+    wait(async {
+        let url = Server::shared().database();
+        let (rest, mut stores) = (LONG, Vec::new());
+        for _ in 0..3 {
+            stores.push(PostgresStore::open(&url).await.unwrap());
+        }
+        let (first, second, third) =
+            tokio::join!(stores[0].turn_to_prune(rest), stores[1].turn_to_prune(rest), stores[2].turn_to_prune(rest));
+        let turns = [first.unwrap(), second.unwrap(), third.unwrap()];
+        assert_eq!(turns.iter().filter(|turn| **turn).count(), 1, "{turns:?}");
+        assert!(!stores[0].turn_to_prune(rest).await.unwrap(), "not even the same one");
+        assert!(stores[1].turn_to_prune(std::time::Duration::ZERO).await.unwrap(), "after its time another");
+    });
+}
