@@ -1,14 +1,17 @@
 //! Several engines on one database do together what one would do alone, and little more.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
-use onceward_engine::{Engine, Wanted};
+use onceward_engine::{Config, Engine, Wanted};
 use onceward_store::{AnyStore, Clock, PostgresStore, Store};
 use onceward_testkit::postgres::Server;
 use onceward_testkit::{user, worker};
 use serde_json::json;
 
-use crate::stage::{LONG, object, ops, start, unpolled, wait};
+use crate::stage::{JOB, LONG, new_job, object, ops, start, unpolled, wait};
 use crate::{engines, proven};
 
 /// Never gives up, however often its lease runs out.
@@ -90,6 +93,43 @@ fn whoever_was_first_may_go() {
         }
         let store = PostgresStore::open_with_clock(&url, clock.clone()).await.unwrap();
         assert_eq!(store.record(id).await.unwrap().unwrap().attempt, 3);
+    });
+}
+
+/// Each asks for one job at a time and does not wait. While there are jobs nobody goes away with nothing, and none is handed out twice.
+#[test]
+fn nobody_is_sent_away_while_there_are_jobs() {
+    const JOBS: usize = 3_000;
+    const LEASES: usize = 900;
+    wait(async {
+        let url = Server::shared().database();
+        let engines = engines(3, &url, &Clock::manual(start()), &Config::default()).await;
+        for _ in 0..JOBS / 500 {
+            let made = engines[0].submit_all((0..500).map(|_| new_job()).collect()).await.unwrap();
+            assert!(made.iter().all(Result::is_ok));
+        }
+        let taken: Arc<Mutex<HashSet<RecordId>>> = Arc::default();
+        let mut tasks = Vec::new();
+        for (number, engine) in engines.iter().enumerate() {
+            let (engine, taken) = (engine.clone(), Arc::clone(&taken));
+            tasks.push(tokio::spawn(async move {
+                let bob = worker(&format!("w{number}"));
+                while taken.lock().unwrap().len() < LEASES {
+                    let held = engine.lease(&bob, &Wanted::one(JOB, "w")).await.expect("leasing").pop();
+                    let id = held.expect("there are jobs for all of them").record.id;
+                    assert!(taken.lock().unwrap().insert(id), "{id} was leased twice");
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        let conflicts: u64 = engines.iter().map(|engine| engine.tally().conflicts).sum();
+        println!("{LEASES} leases of {JOBS} jobs, {conflicts} conflicts");
+        for engine in &engines {
+            engine.close().await;
+        }
+        proven(&url, start()).await;
     });
 }
 
