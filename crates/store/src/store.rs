@@ -195,14 +195,14 @@ pub trait Store: Send + Sync {
     /// Change the keys and tell it in the log, in one transaction, if nobody has changed them since.
     fn edit_keys(&self, edit: &Arc<KeyEdit>) -> impl Future<Output = Result<KeySave, StoreError>> + Send;
 
-    /// A name for this opening of the store, where only one process can have it open at a time. What workers inside that
-    /// process lease is marked with it ([`own_worker`](crate::own_worker)).
+    /// A name for this opening of the store, where only one process can have it open at a time, or it was given a name that only one
+    /// has at a time. What workers inside that process lease is marked with it ([`own_worker`](crate::own_worker)).
     fn opening(&self) -> Option<Arc<str>> {
         None
     }
 
     /// Live leases of workers inside a process that had the store open before: they are gone. None where others may have it
-    /// open too.
+    /// open too, but for processes that had our name.
     fn left_behind(&self, limit: usize) -> impl Future<Output = Result<Vec<(RecordId, Token)>, StoreError>> + Send {
         let _ = limit;
         async { Ok(Vec::new()) }

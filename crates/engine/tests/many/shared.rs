@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
+use onceward_core::record::Token;
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
-use onceward_engine::{Config, Engine, Wanted};
+use onceward_engine::{Config, Engine, Job, Wanted, Working};
 use onceward_store::{AnyStore, Clock, PostgresStore, Store};
 use onceward_testkit::postgres::Server;
 use onceward_testkit::{user, worker};
@@ -148,5 +149,64 @@ fn one_looks_for_what_is_over() {
         assert_eq!(turns.iter().filter(|turn| **turn).count(), 1, "{turns:?}");
         assert!(!stores[0].turn_to_prune(rest).await.unwrap(), "not even the same one");
         assert!(stores[1].turn_to_prune(std::time::Duration::ZERO).await.unwrap(), "after its time another");
+    });
+}
+
+/// A server that died held jobs of its own. Started again under its name it gives them back at once: the clock has not moved. What others
+/// hold runs on, those of servers with another name and with none too.
+#[test]
+fn what_a_dead_server_held_is_free_when_its_name_is_back() {
+    let url = Server::shared().database();
+    let clock = Clock::manual(start());
+    let open = async |name: Option<&str>| {
+        let mut store = PostgresStore::open_with_clock(&url, clock.clone()).await.expect("the database opens");
+        if let Some(name) = name {
+            store = store.named(name).await.expect("a name");
+        }
+        crate::stage::open(AnyStore::Postgres(store), unpolled()).await
+    };
+    // Each in a runtime of its own, which ends without anybody being closed.
+    let mut held = Vec::new();
+    for name in [Some("alpha"), Some("alpha.1"), None, Some("beta")] {
+        held.push(wait(async {
+            let engine = open(name).await;
+            let id = errand(&engine).await;
+            engine.work(Working::on(ERRAND), |_: Job| std::future::pending());
+            let mut stream = engine.stream(&ops(), 0);
+            loop {
+                let entry = stream.next().await.unwrap().unwrap();
+                if entry.record == Some(id) && engine.get(&ops(), id).await.unwrap().unwrap().attempt == 1 {
+                    return id;
+                }
+            }
+        }));
+    }
+    wait(async {
+        let engine = open(Some("alpha")).await;
+        let lost = async {
+            let mut stream = engine.stream(&ops(), 0);
+            while engine.get(&ops(), held[0]).await.unwrap().unwrap().live_execution().is_some() {
+                stream.next().await.unwrap();
+            }
+        };
+        tokio::time::timeout(LONG, lost).await.expect("at once");
+        for other in &held[1..] {
+            let record = engine.get(&ops(), *other).await.unwrap().unwrap();
+            assert_eq!(record.live_execution().map(|own| own.token), Some(Token(1)), "{record:?}");
+        }
+        // Its own leases, of this life, are nobody's leavings; and the one before, were it still there, has no say in them.
+        engine.work(Working::on(ERRAND), |_: Job| std::future::pending());
+        let leased = async {
+            let mut stream = engine.stream(&ops(), 0);
+            while engine.get(&ops(), held[0]).await.unwrap().unwrap().attempt < 2 {
+                stream.next().await.unwrap();
+            }
+        };
+        tokio::time::timeout(LONG, leased).await.expect("it is leased again");
+        assert!(engine.store().left_behind(10).await.unwrap().is_empty());
+        let worker = engine.get(&ops(), held[0]).await.unwrap().unwrap().execution.clone().unwrap().worker;
+        assert!(worker.starts_with("in-process alpha:2 "), "{worker}");
+        drop(engine);
+        proven(&url, clock.now()).await;
     });
 }

@@ -23,6 +23,7 @@ mod marks;
 mod memory;
 mod migrate;
 mod news;
+mod opening;
 mod pipeline;
 mod prune;
 mod read;
@@ -37,7 +38,7 @@ mod workers;
 mod write;
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use onceward_core::decide::{Effect, Key};
@@ -72,6 +73,7 @@ use marks::Marks;
 use memory::Memory;
 use migrate::MIGRATIONS;
 use news::News;
+use opening::Opening;
 use pipeline::Pipeline;
 use sweeps::Sweeps;
 pub use view::PostgresView;
@@ -99,6 +101,8 @@ struct Inner {
     /// A manual one in tests; else the database's, remembered for a moment.
     clock: Option<Clock>,
     sampled: Sampled,
+    /// Of a server with a name.
+    opening: OnceLock<Opening>,
 }
 
 impl PostgresStore {
@@ -111,6 +115,16 @@ impl PostgresStore {
     /// The same under a clock of one's own: for tests and simulations.
     pub async fn open_with_clock(url: &str, clock: Clock) -> Result<Self, StoreError> {
         Self::connect(url, Some(clock)).await
+    }
+
+    /// The same store, opened by a server of this name: letters, digits, `.`, `_` and `-`, at most 64. What workers inside an earlier
+    /// process of the name had leased is free again at once. No two processes should have one name at the same time: the older one's
+    /// workers would lose their jobs, though nothing is done twice.
+    pub async fn named(self, name: &str) -> Result<Self, StoreError> {
+        let opening = opening::next(&self.inner, name).await?;
+        // A second name changes nothing.
+        let _ = self.inner.opening.set(opening);
+        Ok(self)
     }
 
     /// Which schema a database has. Nothing is written.
@@ -142,6 +156,7 @@ impl PostgresStore {
             sweeps,
             clock,
             sampled: Sampled::default(),
+            opening: OnceLock::new(),
         };
         inner.refresh().await?;
         Ok(Self { inner: Arc::new(inner) })
@@ -423,6 +438,17 @@ impl Store for PostgresStore {
         let work = keys::edit(Arc::clone(&self.inner), Arc::clone(edit));
         let ended = |error: tokio::task::JoinError| StoreError::Unavailable(format!("the edit did not end: {error}"));
         tokio::spawn(work).await.map_err(ended)?
+    }
+
+    fn opening(&self) -> Option<Arc<str>> {
+        self.inner.opening.get().map(Opening::mark)
+    }
+
+    async fn left_behind(&self, limit: usize) -> Result<Vec<(RecordId, Token)>, StoreError> {
+        match self.inner.opening.get() {
+            Some(own) => opening::left_behind(&self.inner, own, limit).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     fn news(&self) -> Option<watch::Receiver<u64>> {

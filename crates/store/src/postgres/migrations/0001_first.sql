@@ -304,3 +304,9 @@ CREATE TABLE onceward.workers (
     lifecycles TEXT NOT NULL,
     seen       BIGINT NOT NULL
 ) WITH (fillfactor = 50);
+
+-- How often a server was started under a name of its own: leases of its earlier lives are over.
+CREATE TABLE onceward.openings (
+    name   TEXT COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9._-]{1,64}$'),
+    number BIGINT NOT NULL
+);
