@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use onceward_core::decide::Question;
+use onceward_core::decide::{Call, Question};
 use onceward_store::{Batch, Outcome, Save, Store, Write};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::{debug, trace, warn};
@@ -278,6 +278,11 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
         decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
     }
     let Decided { base, mut writes, replies, asks, .. } = decided;
+    // That nothing is due any more is told to nobody but the engine, which looks again: it needs no transaction to compare it,
+    // unless it rests on memory.
+    if !base.is_remembered() {
+        writes.retain(|write| !is_done_already(write));
+    }
     let spent = shared.trail.bound(&mut writes, now);
     leave(shared, chunk, asks);
     let replies: Vec<Reply> = replies.into_iter().flatten().collect();
@@ -315,6 +320,11 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
         }
     };
     Ok((replies, save, hints))
+}
+
+/// Whether somebody else has done what was due.
+fn is_done_already(write: &Write) -> bool {
+    matches!(write.operation.call, Call::Due { .. }) && matches!(write.outcome, Outcome::NoOp(_))
 }
 
 /// Whether no store would write anything, so that there is no transaction to wait for. An answer that nothing was to be done

@@ -3,6 +3,7 @@
 
 mod desk;
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +24,11 @@ use crate::shared::Shared;
 pub(crate) use desk::Desk;
 use desk::pick;
 
-/// Rounds in which every candidate went to somebody else, before waiting for news.
+/// Rounds in which we were refused jobs that are offered again, before waiting for news: their keys are full, or they cannot be leased.
 const ROUNDS: usize = 5;
+
+/// Rounds at all in which every candidate went to somebody else. Each one means that somebody else got on.
+const PATIENCE: usize = 1_000;
 
 /// Jobs at most for a call with a key: each of them is looked for.
 const KEYED: usize = 100;
@@ -124,7 +128,7 @@ pub(crate) async fn lease_while<S: Store>(
     let until = Instant::now() + wanted.wait.min(LONGEST_WAIT);
     let lines = &shared.signals.lines;
     let mut waiter = lines.join(&wanted.lifecycles);
-    let mut lost = 0;
+    let (mut lost, mut in_vain, mut refused) = (0, 0, HashSet::new());
     if most == 0 || wanted.again {
         return Ok(Vec::new());
     }
@@ -149,15 +153,21 @@ pub(crate) async fn lease_while<S: Store>(
             }
             let leased = take(shared, actor, wanted, once, &offer.records).await?;
             offer.taken = true;
-            drop(offer);
+            shared.desk.went(shared, leased.len(), offer.records.len());
             if !leased.is_empty() {
                 return Ok(leased);
             }
+            // Who is quicker takes a job away, so that it is not offered again: while others come there are some left.
+            let before = refused.len();
+            refused.extend(offer.records.iter().copied());
+            in_vain += usize::from(refused.len() < before + offer.records.len());
+            drop(offer);
             lost += 1;
-            if lost < ROUNDS {
+            if in_vain < ROUNDS && lost < PATIENCE {
                 continue;
             }
-            lost = 0;
+            (lost, in_vain) = (0, 0);
+            refused.clear();
         }
         let now = Instant::now();
         if now >= until {

@@ -79,6 +79,11 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     while !shared.queue.is_closed() {
         sleep(next).await;
         next = every;
+        // What another process walked through lately need not be walked through again; payloads are where each of them has them.
+        if !is_our_turn(&shared.store, every).await {
+            let _ = tidy(&shared).await;
+            continue;
+        }
         // Where the store fails there is no hurry: what is over stays over.
         match prune(&shared.store, &options).await {
             Ok(pruned) => {
@@ -90,6 +95,11 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
             Err(error) => warn!(code = error.code(), "pruning failed"),
         }
     }
+}
+
+/// A little less than the time between two: whoever walked the last time would else be a moment too early for the next.
+async fn is_our_turn<S: Store>(store: &S, every: Duration) -> bool {
+    store.turn_to_prune(every * 9 / 10).await.unwrap_or(true)
 }
 
 /// Whoever follows the log learns of the checkpoint.

@@ -11,17 +11,17 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{Store, StoreError};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::complaint::Complaint;
 use crate::error::EngineError;
-use crate::queue::{Reply, Submission};
+use crate::queue::{Reply, Submission, seed};
 use crate::shared::{Shared, due};
 use crate::signals::length;
 
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
-    let (mut ended, mut complaint) = (false, Complaint::default());
+    let (mut ended, mut place, mut complaint) = (false, Place::First, Complaint::default());
     while !shared.queue.is_closed() {
         shared.signals.looking();
         if !ended {
@@ -31,7 +31,7 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
             }
         }
         // Where the store fails, or nothing gets on, there is no hurry.
-        let looked = round(&shared).await;
+        let looked = round(&shared, &mut place).await;
         if looked.is_ok() && ended {
             complaint.is_over();
         }
@@ -40,6 +40,7 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
             Ok(Look::At(next, now)) => {
                 shared.signals.due_before(next, length(now, next).min(shared.config.poll)).await;
             }
+            Ok(Look::Behind) => sleep(behind()).await,
             Ok(Look::Later) => shared.signals.due_before(Time::MIN, shared.config.poll).await,
             Err(error) => {
                 tell(&mut complaint, &error);
@@ -55,22 +56,71 @@ fn tell(complaint: &mut Complaint, error: &EngineError) {
     }
 }
 
+/// Many processes see the same records fall due at the same time, and only one of them can do each. Whoever was the first the last time
+/// goes at once; the others come a moment later, and take what is left.
+enum Place {
+    First,
+    /// What was due when it looked last: who finds it again finds it left.
+    Behind(HashSet<(Time, RecordId)>),
+}
+
 enum Look {
     Again,
     /// When the next is due, and what time it is now.
     At(Time, Time),
+    /// Whoever is first gets a moment for these.
+    Behind,
     Later,
 }
 
-async fn round<S: Store>(shared: &Shared<S>) -> Result<Look, EngineError> {
-    let now = shared.store.now().await?;
-    let found = shared.set_aside.others(&shared.store, now, shared.due_at_once()).await?;
+/// How far behind the first the others come, at least: what it has in hand is done by then.
+const BEHIND: Duration = Duration::from_millis(50);
+
+/// So many windows of due records are looked through by those behind, where one is not enough for all that is due.
+const WINDOWS: usize = 4;
+
+/// Not all at once: the first of those behind takes the place of one that is gone.
+fn behind() -> Duration {
+    let chance = seed().map_or(0, |seed| u32::try_from(seed % 1_000).unwrap_or(0));
+    BEHIND + BEHIND * 2 * chance / 1_000
+}
+
+async fn round<S: Store>(shared: &Shared<S>, place: &mut Place) -> Result<Look, EngineError> {
+    let (now, window) = (shared.store.now().await?, shared.due_at_once());
+    let most = if matches!(place, Place::First) { window } else { WINDOWS * window };
+    let mut found = shared.set_aside.others(&shared.store, now, most).await?;
     if found.is_empty() {
         let next = shared.set_aside.others(&shared.store, Time::MAX, 1).await?.first().map_or(Time::MAX, |(at, _)| *at);
         return Ok(Look::At(next, now));
     }
+    let helps = found.len() > window;
+    if let Place::Behind(seen) = place {
+        if helps {
+            // The first works at the head: one of the windows after it.
+            let windows = (found.len() - 1) / window;
+            let chosen = 1 + seed().map_or(0, |seed| usize::try_from(seed % 1_000).unwrap_or(0)) % windows;
+            found = found.split_off(chosen * window);
+            found.truncate(window);
+        } else {
+            let before = std::mem::replace(seen, found.iter().copied().collect());
+            found.retain(|due| before.contains(due));
+            if found.is_empty() {
+                return Ok(Look::Behind);
+            }
+        }
+    }
+    let all = found.len();
     let answers = shared.queue.enter_own(found.iter().map(|(_, record)| due(*record)).collect()).await?;
     let came = came_of(shared, found, answers).await;
+    let is_behind = matches!(place, Place::Behind(_));
+    // Where nobody else can write it was a reader of ours.
+    if came.others * 2 > all && shared.store.news().is_some() {
+        *place = Place::Behind(HashSet::new());
+        return Ok(if came.got_on { Look::Behind } else { Look::Later });
+    }
+    if is_behind && !helps {
+        *place = Place::First;
+    }
     Ok(if came.got_on { Look::Again } else { Look::Later })
 }
 
@@ -78,6 +128,8 @@ async fn round<S: Store>(shared: &Shared<S>) -> Result<Look, EngineError> {
 pub(crate) struct Came {
     /// Somebody got on, or is out of the way: it is worth looking again.
     pub(crate) got_on: bool,
+    /// Those that somebody else had done already.
+    others: usize,
     /// The last failure that lies in no single record.
     pub(crate) failed: Option<EngineError>,
 }
@@ -88,11 +140,14 @@ pub(crate) async fn came_of<S: Store>(
     found: Vec<(Time, RecordId)>,
     answers: Vec<oneshot::Receiver<Reply>>,
 ) -> Came {
-    let mut came = Came { got_on: false, failed: None };
+    let mut came = Came { got_on: false, others: 0, failed: None };
     for ((_, record), answer) in found.into_iter().zip(answers) {
         match shared.queue.answered(answer).await {
             // Nothing to be done is progress too: a reader was quicker.
-            Ok(_) => came.got_on = true,
+            Ok(answer) => {
+                came.got_on = true;
+                came.others += usize::from(answer.already.is_some());
+            }
             Err(error) if error.may_be_of_one() || error.refusal().is_some() => {
                 warn!(%record, code = error.code(), "a record is due and cannot be moved");
                 came.got_on |= shared.set_aside.put(record);

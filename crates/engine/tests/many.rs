@@ -10,6 +10,8 @@ mod killed;
 mod prune;
 #[path = "many/races.rs"]
 mod races;
+#[path = "many/shared.rs"]
+mod shared;
 #[path = "many/together.rs"]
 mod together;
 #[path = "many/versions.rs"]

@@ -55,6 +55,10 @@ pub(crate) struct Serve {
     /// The database: sqlite:PATH, `sqlite::memory:` for one that goes with the process, or postgres://…
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: Place,
+    /// What this server is called among those on one PostgreSQL: started again under its name, it gives back at once what its own workers
+    /// and deliveries had in hand. No two may have one name
+    #[arg(long, env = "ONCEWARD_NAME", value_name = "NAME", value_parser = server_name)]
+    name: Option<String>,
     /// Where to listen; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS", value_parser = address)]
     listen: SocketAddr,
@@ -94,6 +98,16 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         let port = port.parse::<u16>().unwrap_or(7171);
         format!("`{text}` is no address with a port: write 127.0.0.1:{port}, or 0.0.0.0:{port} for all who can reach this machine")
     })
+}
+
+/// A variable that is set to nothing is none.
+fn server_name(text: &str) -> Result<String, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if text.len() <= 64 && text.bytes().all(fits) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("`{text}` is no name of a server: letters, digits, `.`, `_` and `-`, at most 64"))
+    }
 }
 
 /// Where the records live.
@@ -272,7 +286,11 @@ impl Serve {
                 Ok((AnyStore::Sqlite(store), None))
             }
             Place::Kept(Database::Postgres(url)) => {
-                Ok((AnyStore::Postgres(PostgresStore::open(url).await.with_context(name)?), None))
+                let mut store = PostgresStore::open(url).await.with_context(name)?;
+                if let Some(own) = self.name.as_deref().filter(|own| !own.is_empty()) {
+                    store = store.named(own).await.with_context(name)?;
+                }
+                Ok((AnyStore::Postgres(store), None))
             }
             Place::Passing => {
                 let passing = Passing::new()?;

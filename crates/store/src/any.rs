@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
@@ -320,6 +321,14 @@ impl Store for AnyStore {
             Self::Memory(store) => store.prune(prune).await,
             Self::Sqlite(store) => store.prune(prune).await,
             Self::Postgres(store) => store.prune(prune).await,
+        }
+    }
+
+    async fn turn_to_prune(&self, rest: Duration) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(store) => store.turn_to_prune(rest).await,
+            Self::Sqlite(store) => store.turn_to_prune(rest).await,
+            Self::Postgres(store) => store.turn_to_prune(rest).await,
         }
     }
 

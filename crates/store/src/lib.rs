@@ -40,6 +40,7 @@
 //! (`tests/differential.rs`).
 
 mod account;
+mod anchors;
 mod any;
 mod api_keys;
 mod base;

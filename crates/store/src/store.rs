@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
@@ -175,6 +176,13 @@ pub trait Store: Send + Sync {
     /// comparing the records and their links with what was loaded.
     fn prune(&self, prune: &Arc<Prune>) -> impl Future<Output = Result<PruneSave, StoreError>> + Send;
 
+    /// Whether it is the caller's turn to look for what can be pruned: nobody else has looked for so long. It is written down that
+    /// somebody looks now. Always, where nobody else can.
+    fn turn_to_prune(&self, rest: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let _ = rest;
+        async { Ok(true) }
+    }
+
     /// How far the store is pruned.
     fn standing(&self) -> impl Future<Output = Result<Standing, StoreError>> + Send;
 
@@ -193,14 +201,14 @@ pub trait Store: Send + Sync {
     /// Change the keys and tell it in the log, in one transaction, if nobody has changed them since.
     fn edit_keys(&self, edit: &Arc<KeyEdit>) -> impl Future<Output = Result<KeySave, StoreError>> + Send;
 
-    /// A name for this opening of the store, where only one process can have it open at a time. What workers inside that
-    /// process lease is marked with it ([`own_worker`](crate::own_worker)).
+    /// A name for this opening of the store, where only one process can have it open at a time, or it was given a name that only one
+    /// has at a time. What workers inside that process lease is marked with it ([`own_worker`](crate::own_worker)).
     fn opening(&self) -> Option<Arc<str>> {
         None
     }
 
     /// Live leases of workers inside a process that had the store open before: they are gone. None where others may have it
-    /// open too.
+    /// open too, but for processes that had our name.
     fn left_behind(&self, limit: usize) -> impl Future<Output = Result<Vec<(RecordId, Token)>, StoreError>> + Send {
         let _ = limit;
         async { Ok(Vec::new()) }

@@ -431,3 +431,34 @@ fn a_count_that_is_pruned_under_a_save() {
         assert_eq!(psql(&url, counted), "1\n1");
     });
 }
+
+/// The second page of a history begins where it is: nothing that comes long after it is looked at again.
+#[test]
+fn a_page_of_a_history_needs_none_of_what_comes_after_it() {
+    wait(async {
+        let url = Server::shared().database();
+        let store = open(&url).await.unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let ann = user("ann");
+        let id = driver.create(&ann, "suite.box", json!({}), start()).await;
+        let mut open = driver.open(start());
+        for number in 0..999 {
+            let operation = driver.operation(&ann, fire(id, "write", json!({ "number": number })));
+            driver.decide(&mut open, operation, start()).await;
+        }
+        driver.save(&open).await;
+        let page = async |after: u64| {
+            let entries = store.history(id, after, 100).await?;
+            Ok::<_, StoreError>(entries.iter().map(|entry| entry.version).collect::<Vec<_>>())
+        };
+        assert_eq!(page(0).await.unwrap(), (1..=100).collect::<Vec<_>>());
+        psql(&url, "UPDATE onceward.history SET previous = NULL WHERE version = 900");
+        assert_eq!(page(100).await.unwrap(), (101..=200).collect::<Vec<_>>());
+        assert_eq!(page(600).await.unwrap(), (601..=700).collect::<Vec<_>>());
+        assert!(page(800).await.is_err(), "here it is met");
+        // What was remembered is not gone by where it is something else.
+        psql(&url, "UPDATE onceward.history SET record = 99 WHERE version = 256");
+        assert!(page(50).await.is_err(), "the way from the end is broken");
+    });
+}

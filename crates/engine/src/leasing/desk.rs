@@ -2,6 +2,7 @@
 //! look once for all of them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onceward_core::time::Time;
@@ -11,6 +12,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::Wanted;
 use crate::error::EngineError;
+use crate::queue::seed;
 use crate::shared::Shared;
 use crate::signals::Signals;
 
@@ -19,6 +21,10 @@ const PASS_ON: usize = 2;
 
 /// Lists of lifecycles that are remembered.
 const LISTS: usize = 64;
+
+/// Candidates at most that are passed over because others are at them, where few are wanted at once; and where many are.
+const SPREAD: usize = 64;
+const WIDEST: usize = 1_000;
 
 /// Where candidates are handed out, one caller at a time.
 #[derive(Debug, Default)]
@@ -29,6 +35,8 @@ pub(crate) struct Desk {
     offered: Mutex<HashSet<RecordId>>,
     /// Who stands at the desk. Whoever has it looks for all that ask for the same, once.
     asking: Mutex<Vec<Ask>>,
+    /// Among how many more candidates ours are chosen: none, unless other processes take them from under our hands.
+    spread: AtomicUsize,
 }
 
 /// Somebody who waits for candidates.
@@ -49,6 +57,21 @@ struct Empty {
 impl Desk {
     fn offered(&self) -> MutexGuard<'_, HashSet<RecordId>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many of those that were offered were leased. What another process was quicker at lets us look further on the next time; what
+    /// was ours brings us back to the head.
+    pub(super) fn went<S: Store>(&self, shared: &Shared<S>, leased: usize, offered: usize) {
+        if shared.store.news().is_none() {
+            return;
+        }
+        let spread = self.spread.load(Ordering::Relaxed);
+        let next = if leased < offered {
+            (spread * 2).max(16).min((4 * offered).clamp(SPREAD, WIDEST))
+        } else {
+            spread.saturating_sub(leased)
+        };
+        self.spread.store(next, Ordering::Relaxed);
     }
 
     /// Whoever has gone away asks no more.
@@ -162,13 +185,17 @@ async fn hand_out<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: Ti
     }
     let all = asks.iter().fold(0, |sum: usize, ask| sum.saturating_add(ask.most)).min(room);
     // One more where there is room, to know whether there are more.
-    let limit = all + offered + usize::from(all < room);
-    let query = LeaseQuery { lifecycles: lifecycles.to_vec(), now, limit };
+    let enough = all + offered + usize::from(all < room);
+    let spread = desk.spread.load(Ordering::Relaxed);
+    let query = LeaseQuery { lifecycles: lifecycles.to_vec(), now, limit: enough + spread };
     let found = shared.store.leasable(&query).await?;
-    let are_all = found.len() < query.limit;
+    let are_all = found.len() < enough;
     let mut offered = desk.offered();
-    let fresh = |record: &RecordId| !offered.contains(record);
-    let mut free = found.into_iter().map(|candidate| candidate.record).filter(fresh).take(all);
+    let mut free: Vec<RecordId> = found.into_iter().map(|candidate| candidate.record).collect();
+    free.retain(|record| !offered.contains(record));
+    // No further than there is enough after it.
+    let passed = passed_over(spread.min(free.len().saturating_sub(all)))?;
+    let mut free = free.into_iter().skip(passed).take(all);
     let handed: Vec<Vec<RecordId>> = asks.iter().map(|ask| free.by_ref().take(ask.most).collect()).collect();
     offered.extend(handed.iter().flatten());
     drop(offered);
@@ -194,4 +221,13 @@ async fn hand_out<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: Ti
         }
     }
     Ok(short)
+}
+
+/// How many to pass over, at most so many: other processes choose otherwise. Rather few than many, so that the head is not left for long.
+fn passed_over(most: usize) -> Result<usize, EngineError> {
+    if most == 0 {
+        return Ok(0);
+    }
+    let chance = usize::try_from(seed()? & 0xffff).unwrap_or(0);
+    Ok(((most + 1) * ((chance * chance) >> 16)) >> 16)
 }

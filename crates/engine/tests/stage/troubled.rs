@@ -251,6 +251,10 @@ impl<S: Store> Store for Troubled<S> {
         self.inner.prune(prune).await
     }
 
+    async fn turn_to_prune(&self, rest: std::time::Duration) -> Result<bool, StoreError> {
+        self.inner.turn_to_prune(rest).await
+    }
+
     async fn standing(&self) -> Result<Standing, StoreError> {
         self.inner.standing().await
     }

@@ -171,7 +171,8 @@ async fn postgres_rows() -> String {
     let store = PostgresStore::open_with_clock(&url, Clock::manual(start())).await.expect("a new database");
     fill(&store, SEED, OPERATIONS).await;
     let client = connected(&url).await;
-    let letter = "INSERT INTO onceward.inbox (owner, key, lifecycle) VALUES ('ann', 'one', 'suite.box')";
+    let letter = "INSERT INTO onceward.inbox (owner, key, lifecycle) VALUES ('ann', 'one', 'suite.box'); \
+                  INSERT INTO onceward.openings (name, number) VALUES ('alpha', 3)";
     client.batch_execute(letter).await.expect("a letter");
     let mut text = String::new();
     // Those that others point to come first.

@@ -24,6 +24,7 @@ mod marks;
 mod memory;
 mod migrate;
 mod news;
+mod opening;
 mod pipeline;
 mod prune;
 mod read;
@@ -38,7 +39,8 @@ mod workers;
 mod write;
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
@@ -49,6 +51,7 @@ use tokio::sync::watch;
 use tokio_postgres::Row;
 
 use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
+use crate::anchors::Anchors;
 use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
@@ -75,6 +78,7 @@ use marks::Marks;
 use memory::Memory;
 use migrate::MIGRATIONS;
 use news::News;
+use opening::Opening;
 use pipeline::Pipeline;
 use sweeps::Sweeps;
 pub use view::PostgresView;
@@ -95,6 +99,7 @@ struct Inner {
     pool: Pool,
     known: RwLock<Arc<Known>>,
     marks: Marks,
+    anchors: Anchors,
     memory: Memory,
     news: News,
     sweeps: Sweeps,
@@ -103,6 +108,8 @@ struct Inner {
     sampled: Sampled,
     /// How long the commits of batches took, there and back.
     commits: Histogram,
+    /// Of a server with a name.
+    opening: OnceLock<Opening>,
 }
 
 impl PostgresStore {
@@ -115,6 +122,16 @@ impl PostgresStore {
     /// The same under a clock of one's own: for tests and simulations.
     pub async fn open_with_clock(url: &str, clock: Clock) -> Result<Self, StoreError> {
         Self::connect(url, Some(clock)).await
+    }
+
+    /// The same store, opened by a server of this name: letters, digits, `.`, `_` and `-`, at most 64. What workers inside an earlier
+    /// process of the name had leased is free again at once. No two processes should have one name at the same time: the older one's
+    /// workers would lose their jobs, though nothing is done twice.
+    pub async fn named(self, name: &str) -> Result<Self, StoreError> {
+        let opening = opening::next(&self.inner, name).await?;
+        // A second name changes nothing.
+        let _ = self.inner.opening.set(opening);
+        Ok(self)
     }
 
     /// Which schema a database has. Nothing is written.
@@ -140,12 +157,14 @@ impl PostgresStore {
             pool,
             known,
             marks: Marks::default(),
+            anchors: Anchors::default(),
             memory: Memory::default(),
             news,
             sweeps,
             clock,
             sampled: Sampled::default(),
             commits: Histogram::new(TIMES),
+            opening: OnceLock::new(),
         };
         inner.refresh().await?;
         Ok(Self { inner: Arc::new(inner) })
@@ -406,6 +425,10 @@ impl Store for PostgresStore {
         tokio::spawn(work).await.map_err(ended)?
     }
 
+    async fn turn_to_prune(&self, rest: Duration) -> Result<bool, StoreError> {
+        prune::turn(&self.inner, rest).await
+    }
+
     async fn standing(&self) -> Result<Standing, StoreError> {
         prune::standing(&self.inner).await
     }
@@ -431,6 +454,17 @@ impl Store for PostgresStore {
         let work = keys::edit(Arc::clone(&self.inner), Arc::clone(edit));
         let ended = |error: tokio::task::JoinError| StoreError::Unavailable(format!("the edit did not end: {error}"));
         tokio::spawn(work).await.map_err(ended)?
+    }
+
+    fn opening(&self) -> Option<Arc<str>> {
+        self.inner.opening.get().map(Opening::mark)
+    }
+
+    async fn left_behind(&self, limit: usize) -> Result<Vec<(RecordId, Token)>, StoreError> {
+        match self.inner.opening.get() {
+            Some(own) => opening::left_behind(&self.inner, own, limit).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     fn news(&self) -> Option<watch::Receiver<u64>> {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use onceward_core::value::RecordId;
 use tokio_postgres::Row;
@@ -34,6 +35,11 @@ const SOURCES: &str = "SELECT r.id, r.links, ARRAY(SELECT DISTINCT s.id FROM onc
      FROM onceward.records r WHERE r.id = ANY($1::uuid[])";
 
 const TURN: &str = "SELECT checkpoint, floor, head FROM onceward.pruned FOR UPDATE SKIP LOCKED";
+
+/// Somebody who holds the row is pruning.
+const LOOK: &str = "UPDATE onceward.pruned SET looked_at = n.now FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n \
+     WHERE one = (SELECT one FROM onceward.pruned WHERE looked_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1 \
+     FOR UPDATE SKIP LOCKED) RETURNING one";
 
 const LOCK_RECORDS: &str = "SELECT FROM onceward.records WHERE id = ANY($1::uuid[]) ORDER BY row FOR UPDATE";
 
@@ -104,6 +110,14 @@ const FORGET: &str = "WITH looked AS (SELECT owner, key, at FROM onceward.reques
 pub(super) fn read_standing(row: &Row) -> Result<Standing, StoreError> {
     let (checkpoint, floor) = (rows::unsigned(row, 0)?, rows::unsigned(row, 1)?);
     Ok(Standing { checkpoint, floor, head: rows::hash(row.try_get(2)?)? })
+}
+
+/// Whether nobody has looked for so long; then it is our turn.
+pub(super) async fn turn(inner: &Inner, rest: Duration) -> Result<bool, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(LOOK, vec![arg(i64::try_from(rest.as_micros()).unwrap_or(i64::MAX))]);
+    let answers = pipeline.run(&*inner.pool.get().await?).await?;
+    Ok(!answers[0].is_empty())
 }
 
 pub(super) async fn standing(inner: &Inner) -> Result<Standing, StoreError> {

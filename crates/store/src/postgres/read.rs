@@ -38,17 +38,24 @@ const LOG: &str = "SELECT seq, id, version, at, text, hash FROM ( \
      WHERE b.first + (h.place & 1048575) > $1 ORDER BY b.first, h.place LIMIT $2) page \
      WHERE before <= $4 ORDER BY seq";
 
-/// Followed from the last entry back to the version, then told forward. Only to lower versions: a damaged pointer must not
-/// lead round in a circle.
+/// Followed from the last entry, or a place that is known, back to the version, then told forward. Only to lower versions: a damaged
+/// pointer must not lead round in a circle. The way back is one of numbers: texts are read of those that are told. Beside them, places
+/// that were passed on the way.
 const HISTORY: &str = "WITH RECURSIVE back AS ( \
-     SELECT h.* FROM onceward.records r JOIN onceward.history h ON h.place = r.entry WHERE r.id = $1 AND h.version > $2 \
-     UNION ALL SELECT h.* FROM back b JOIN onceward.history h ON h.place = b.previous \
+     SELECT h.place, h.version, h.previous FROM onceward.records r JOIN onceward.history h ON h.place = coalesce($5::bigint, r.entry) \
+     WHERE r.id = $1 AND h.version > $2 AND ($5 IS NULL OR h.record = r.row AND h.version = $6::bigint) \
+     UNION ALL SELECT h.place, h.version, h.previous FROM back b JOIN onceward.history h ON h.place = b.previous \
      WHERE h.version > $2 AND h.version < b.version) \
-     SELECT seq, $1, version, at, text, hash FROM ( \
+     SELECT seq, $1, version, at, text, hash, NULL::bigint AS passed FROM ( \
      SELECT s.first + (h.place & 1048575) AS seq, h.version, h.at, h.text, h.hash, \
      sum(octet_length(h.text)) OVER (ORDER BY h.version) - octet_length(h.text) AS before \
-     FROM back h JOIN onceward.batches s ON s.batch = h.place >> 20 ORDER BY h.version LIMIT $3) page \
-     WHERE before <= $4 ORDER BY version";
+     FROM (SELECT place FROM back ORDER BY version LIMIT $3) p JOIN onceward.history h ON h.place = p.place \
+     JOIN onceward.batches s ON s.batch = h.place >> 20) page WHERE before <= $4 \
+     UNION ALL SELECT NULL, NULL, version, NULL, NULL, NULL, place FROM back WHERE version % 256 = 0 \
+     ORDER BY passed NULLS FIRST, version";
+
+/// Where the column of a place that was passed stands.
+const PASSED: usize = 6;
 
 const RECORD: &str = "SELECT * FROM onceward.whole WHERE id = $1";
 
@@ -149,11 +156,25 @@ pub(super) async fn history(
     after_version: u64,
     most: Most,
 ) -> Result<Vec<Entry>, StoreError> {
-    let mut pipeline = Pipeline::default();
-    let (limit, bytes) = (size(most.count), size(most.bytes));
-    pipeline.add(HISTORY, vec![arg(id.0), arg(signed(after_version)), arg(limit), arg(bytes)]);
-    let answers = inner.run(&pipeline).await?;
-    let entries = entries(&answers[0], most)?;
+    let last = after_version.saturating_add(u64::try_from(most.count).unwrap_or(u64::MAX));
+    let mut anchor = inner.anchors.from(id, last);
+    let found = loop {
+        let (limit, bytes) = (size(most.count), size(most.bytes));
+        let (version, place) = anchor.map(|(version, place)| (signed(version), signed(place))).unzip();
+        let asked = vec![arg(id.0), arg(signed(after_version)), arg(limit), arg(bytes), arg(place), arg(version)];
+        let mut pipeline = Pipeline::default();
+        pipeline.add(HISTORY, asked);
+        let mut answers = inner.run(&pipeline).await?;
+        let found = answers.pop().unwrap_or_default();
+        if !found.is_empty() || anchor.take().is_none() {
+            break found;
+        }
+        inner.anchors.forget(id);
+    };
+    let told = found.iter().take_while(|row| matches!(row.try_get::<_, Option<i64>>(PASSED), Ok(None))).count();
+    let passed = found[told..].iter().map(|row| Ok((rows::unsigned(row, 2)?, rows::unsigned(row, PASSED)?)));
+    inner.anchors.keep(id, passed.collect::<Result<Vec<_>, StoreError>>()?);
+    let entries = entries(&found[..told], most)?;
     for (version, entry) in (after_version + 1..).zip(&entries) {
         if entry.version != version {
             return Err(StoreError::corrupt(format!("the log entry of version {version} of {id} is missing")));

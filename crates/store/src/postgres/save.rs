@@ -93,6 +93,8 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
             Ok(save)
         }
         Err(error) => {
+            // The commit may have come through all the same.
+            inner.marks.lower(&writing.ranks);
             inner.memory.forget_all();
             transaction.roll_back().await;
             let ids = ground.asked_for.clone();

@@ -1,4 +1,4 @@
-//! `ready`, `timers` and `lanes` are filled and emptied again with every job. The server's own rounds of vacuum come once a
+//! `ready`, `timers`, `lanes`, `later` and `queues` are filled and emptied again with every job. The server's own rounds of vacuum come once a
 //! minute, by which time a million dead rows may lie in a table of a few thousand; so the store sweeps these itself, by how much it
 //! has written. Any process may: whoever finds another at it leaves it to that one.
 
@@ -17,7 +17,8 @@ const EVERY: u64 = 100_000;
 const REST: Duration = Duration::from_secs(5);
 
 /// Without taking the empty end off the file, which would lock everybody out.
-const SWEEP: &str = "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes, onceward.later";
+const SWEEP: &str = "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes, onceward.later, \
+     onceward.queues";
 
 /// Sweeps as long as it lives.
 #[derive(Debug)]
@@ -88,15 +89,20 @@ mod tests {
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the same database");
         tokio::spawn(connection);
         // The server's own rounds are not what is looked for.
-        client.batch_execute("ALTER TABLE onceward.timers SET (autovacuum_enabled = off)").await.expect("off");
-        let rows =
-            "INSERT INTO onceward.timers SELECT n, n FROM generate_series(1, 1000) n; DELETE FROM onceward.timers";
+        let alone = "ALTER TABLE onceward.timers SET (autovacuum_enabled = off); \
+                     ALTER TABLE onceward.queues SET (autovacuum_enabled = off)";
+        client.batch_execute(alone).await.expect("off");
+        let rows = "INSERT INTO onceward.timers SELECT n, n FROM generate_series(1, 1000) n; DELETE FROM onceward.timers; \
+                    INSERT INTO onceward.queues SELECT 1, 'a', n, gen_random_uuid() FROM generate_series(1, 1000) n; \
+                    DELETE FROM onceward.queues";
         client.batch_execute(rows).await.expect("rows come and go");
         store.inner.sweeps.written(usize::try_from(EVERY).expect("a number"));
         let swept = async {
-            let count = "SELECT pg_stat_get_vacuum_count('onceward.timers'::regclass)";
-            while client.query_one(count, &[]).await.expect("an answer").get::<_, i64>(0) == 0 {
-                tokio::task::yield_now().await;
+            for table in ["timers", "queues"] {
+                let count = format!("SELECT pg_stat_get_vacuum_count('onceward.{table}'::regclass)");
+                while client.query_one(&count, &[]).await.expect("an answer").get::<_, i64>(0) == 0 {
+                    tokio::task::yield_now().await;
+                }
             }
         };
         tokio::time::timeout(Duration::from_mins(1), swept).await.expect("it is swept");

@@ -39,7 +39,7 @@ pub(super) async fn due(inner: &Inner, until: Time, limit: usize) -> Result<Vec<
     let found = answers.iter().flatten().map(|row| Ok((rows::time(row, 0)?, rows::id(row, 1)?)));
     let found = found.collect::<Result<Vec<_>, StoreError>>()?;
     if let Some((first, _)) = found.first() {
-        inner.marks.raise(look, first.micros());
+        look.raise(first.micros());
     }
     Ok(found)
 }
@@ -71,11 +71,11 @@ struct Looked {
 }
 
 /// The ready jobs of one lifecycle, as far as they were looked through.
-struct Going {
+struct Going<'a> {
     lifecycle: Arc<str>,
     number: i64,
     known: Arc<Known>,
-    look: marks::Look,
+    look: marks::Look<'a>,
     after: (i64, i64),
     free: HashMap<String, u64>,
     taken: usize,
@@ -111,7 +111,7 @@ async fn look(inner: &Inner, query: &LeaseQuery) -> Result<Looked, StoreError> {
         let mut left = Vec::new();
         for (mut going, (ready, lowest)) in going.into_iter().zip(asked) {
             if let Some(row) = answers[lowest].first() {
-                inner.marks.raise(going.look, row.try_get(0)?);
+                going.look.raise(row.try_get(0)?);
             }
             going.take(&answers[ready], query.limit, &mut ranked, &mut due)?;
             if answers[ready].len() >= page && going.taken < query.limit {
@@ -121,13 +121,13 @@ async fn look(inner: &Inner, query: &LeaseQuery) -> Result<Looked, StoreError> {
         going = left;
     }
     if let Some(first) = due.first() {
-        inner.marks.raise(later, first);
+        later.raise(first);
     }
     ranked.sort_by_key(|(rank, row, _)| (*rank, *row));
     Ok(Looked { found: ranked.into_iter().take(query.limit).map(|(_, _, candidate)| candidate).collect(), due })
 }
 
-impl Going {
+impl Going<'_> {
     /// Where the answers will stand: the next page, and the first of all.
     fn ask(&self, pipeline: &mut Pipeline<'_>, query: &LeaseQuery, page: usize) -> (usize, usize) {
         let work_key = self.known.names.number("work.key").unwrap_or(-1);

@@ -44,6 +44,7 @@ use onceward_core::value::RecordId;
 use rusqlite::Connection;
 
 use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
+use crate::anchors::Anchors;
 use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
 use crate::base::Base;
 use crate::batch::{Batch, Request, RequestName, Save};
@@ -113,6 +114,7 @@ struct Shared {
     disk_is_quick: AtomicBool,
     /// In microseconds: before it, nobody in `later` is due.
     soonest: AtomicI64,
+    anchors: Anchors,
 }
 
 impl Shared {
@@ -162,6 +164,7 @@ impl SqliteStore {
             commits: Histogram::new(TIMES),
             disk_is_quick: AtomicBool::new(false),
             soonest: AtomicI64::new(later::soonest(&connection)?.micros()),
+            anchors: Anchors::default(),
         });
         let reader = || Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) });
         let readers = (0..READERS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
@@ -303,7 +306,8 @@ impl Store for SqliteStore {
         most: impl Into<Most> + Send,
     ) -> Result<Vec<Entry>, StoreError> {
         let most = most.into();
-        self.read(move |connection, _| read::history(connection, record, after_version, most)).await
+        let shared = Arc::clone(&self.inner.shared);
+        self.read(move |connection, _| read::history(connection, &shared.anchors, record, after_version, most)).await
     }
 
     async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {

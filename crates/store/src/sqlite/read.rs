@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::load::{EXECUTION, row_of};
 use super::{prune, rows};
+use crate::anchors::Anchors;
 use crate::batch::{Request, RequestName};
 use crate::catalog::Catalog;
 use crate::columns::{has_come, weight};
@@ -50,17 +51,51 @@ pub(super) fn entry(row: &Row) -> Result<Entry, StoreError> {
     })
 }
 
-/// Followed from the last entry back to the version, then told forward.
+/// Followed from the last entry, or a place that is known, back to the version, then told forward.
 pub(super) fn history(
     connection: &Connection,
+    anchors: &Anchors,
     id: RecordId,
     after_version: u64,
     most: Most,
 ) -> Result<Vec<Entry>, StoreError> {
+    let places = way(connection, anchors, id, after_version, most)?;
+    let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
+               WHERE h.seq = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let (mut entries, mut filling) = (Vec::new(), Filling::new(most));
+    for (_, seq) in places.into_iter().rev() {
+        let mut found = statement.query([seq])?;
+        if let Some(row) = found.next()? {
+            if !filling.takes(length(row, 4)) {
+                break;
+            }
+            entries.push(entry(row)?);
+        }
+    }
+    Ok(entries)
+}
+
+/// Versions and places on the way back, as far as they may be told.
+fn way(
+    connection: &Connection,
+    anchors: &Anchors,
+    id: RecordId,
+    after_version: u64,
+    most: Most,
+) -> Result<Vec<(u64, u64)>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT entry FROM records WHERE id = ?1")?;
     let mut next: Option<u64> = statement.query_row([id.0.as_bytes()], |row| row.get(0)).optional()?;
-    let step = "SELECT version, previous FROM history WHERE seq = ?1";
-    let mut step = connection.prepare_cached(step)?;
+    let last = after_version.saturating_add(u64::try_from(most.count).unwrap_or(u64::MAX));
+    if let Some((version, seq)) = anchors.from(id, last) {
+        let is_there = "SELECT 1 FROM history h JOIN records r ON r.row = h.record WHERE h.seq = ?1 AND h.version = ?2 AND r.id = ?3";
+        if connection.prepare_cached(is_there)?.exists(params![seq, version, id.0.as_bytes()])? {
+            next = Some(seq);
+        } else {
+            anchors.forget(id);
+        }
+    }
+    let mut step = connection.prepare_cached("SELECT version, previous FROM history WHERE seq = ?1")?;
     let mut places = Vec::new();
     while let Some(seq) = next {
         let found: Option<(u64, Option<u64>)> =
@@ -73,23 +108,11 @@ pub(super) fn history(
         if previous.is_some_and(|previous| previous >= seq) {
             return Err(StoreError::corrupt(format!("log entry {seq} points forward")));
         }
-        places.push(seq);
+        places.push((version, seq));
         next = previous;
     }
-    let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
-               WHERE h.seq = ?1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let (mut entries, mut filling) = (Vec::new(), Filling::new(most));
-    for seq in places.into_iter().rev() {
-        let mut found = statement.query([seq])?;
-        if let Some(row) = found.next()? {
-            if !filling.takes(length(row, 4)) {
-                break;
-            }
-            entries.push(entry(row)?);
-        }
-    }
-    Ok(entries)
+    anchors.keep(id, places.iter().copied());
+    Ok(places.split_off(places.len() - most.count.min(places.len())))
 }
 
 /// Bytes of a text, before anybody has a copy of it. What is none is found out by who reads it.
@@ -286,4 +309,41 @@ pub(super) fn left_behind(
         held.push((rows::id(row, 0)?, Token(row.get(1)?)));
     }
     Ok(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// The second page begins where it is: nothing that comes long after it is looked at again.
+    #[test]
+    fn a_page_of_a_history_needs_none_of_what_comes_after_it() {
+        let connection = Connection::open_in_memory().expect("memory");
+        let tables = "CREATE TABLE records (row INTEGER PRIMARY KEY, id BLOB, entry INTEGER); \
+            CREATE TABLE history (seq INTEGER PRIMARY KEY, record INTEGER, version INTEGER, at INTEGER, previous INTEGER, text TEXT, hash BLOB); \
+            INSERT INTO records VALUES (1, zeroblob(16), 2000); \
+            WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n WHERE v < 1000) \
+            INSERT INTO history SELECT 2 * v, 1, v, 0, nullif(2 * v - 2, 0), 'text ' || v, zeroblob(32) FROM n";
+        connection.execute_batch(tables).expect("tables");
+        let (anchors, id) = (Anchors::default(), RecordId(Uuid::nil()));
+        let page = |after| {
+            let entries = history(&connection, &anchors, id, after, Most::from(100))?;
+            Ok::<_, StoreError>(entries.into_iter().map(|entry| entry.version).collect::<Vec<_>>())
+        };
+        assert_eq!(page(0).expect("a page"), (1..=100).collect::<Vec<_>>());
+        connection.execute("DELETE FROM history WHERE version = 900", []).expect("damage");
+        assert_eq!(page(100).expect("it is not met"), (101..=200).collect::<Vec<_>>());
+        assert_eq!(page(600).expect("nor here"), (601..=700).collect::<Vec<_>>());
+        assert!(page(800).is_err(), "here it is");
+        // Another record of the same id: what was remembered is not gone by.
+        connection
+            .execute_batch(
+                "UPDATE history SET record = 2; INSERT INTO history VALUES (5000, 1, 1, 0, NULL, 'new', zeroblob(32)); \
+            UPDATE records SET entry = 5000",
+            )
+            .expect("made anew");
+        assert_eq!(page(0).expect("a page"), [1]);
+    }
 }

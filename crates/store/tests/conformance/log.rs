@@ -64,6 +64,38 @@ fn entries_of_a_record_are_chained() {
     });
 }
 
+/// A long history is the same in pages of any size, read again, and as it grows.
+#[test]
+fn a_long_history_in_pages() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let ann = user("ann");
+        let id = driver.create(&ann, "suite.box", json!({}), start()).await;
+        for round in 1..=2 {
+            let mut open = driver.open(start());
+            for number in 0..600 {
+                let operation = driver.operation(&ann, fire(id, "write", json!({ "number": number })));
+                driver.decide(&mut open, operation, start()).await;
+            }
+            driver.save(&open).await;
+            let whole = store.history(id, 0, 10_000).await.unwrap();
+            assert_eq!(whole.len(), 1 + 600 * round);
+            for size in [100, 256, 37] {
+                let mut pages = Vec::new();
+                loop {
+                    let page = store.history(id, u64::try_from(pages.len()).unwrap(), size).await.unwrap();
+                    if page.is_empty() {
+                        break;
+                    }
+                    pages.extend(page);
+                }
+                assert!(pages == whole, "in pages of {size}");
+            }
+        }
+    });
+}
+
 /// A worker's result stands in the log by its hash only.
 #[test]
 fn results_are_not_in_the_log() {

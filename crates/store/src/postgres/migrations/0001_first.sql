@@ -130,7 +130,7 @@ CREATE TABLE onceward.queues (
     created_at BIGINT NOT NULL,
     id         UUID NOT NULL,
     PRIMARY KEY (lifecycle, parts, created_at, id)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- What may be leased, the smallest rank first: its time, `ready_at`, has come. Of a work key only as many as may run.
 CREATE TABLE onceward.ready (
@@ -219,7 +219,8 @@ CREATE TABLE onceward.pruned (
     one        INTEGER PRIMARY KEY CHECK (one = 1),
     checkpoint BIGINT NOT NULL,
     floor      BIGINT NOT NULL,
-    head       BYTEA NOT NULL CHECK (octet_length(head) = 32)
+    head       BYTEA NOT NULL CHECK (octet_length(head) = 32),
+    looked_at  BIGINT NOT NULL DEFAULT 0 -- when a process last looked for what is over, by the database's own clock
 );
 INSERT INTO onceward.pruned (one, checkpoint, floor, head) VALUES (1, 0, 0, decode(repeat('00', 32), 'hex'));
 
@@ -303,3 +304,9 @@ CREATE TABLE onceward.workers (
     lifecycles TEXT NOT NULL,
     seen       BIGINT NOT NULL
 ) WITH (fillfactor = 50);
+
+-- How often a server was started under a name of its own: leases of its earlier lives are over.
+CREATE TABLE onceward.openings (
+    name   TEXT COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9._-]{1,64}$'),
+    number BIGINT NOT NULL
+);

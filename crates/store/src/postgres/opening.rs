@@ -1,0 +1,60 @@
+//! A server with a name of its own. Many processes share the database, and none can know that another is gone; but whoever is started
+//! under a name takes the place of the one that had it, whose workers are gone with it, or are as good as gone: their tokens fence them.
+
+use std::sync::Arc;
+
+use onceward_core::record::Token;
+use onceward_core::value::RecordId;
+
+use super::Inner;
+use super::pipeline::{Pipeline, arg};
+use super::rows::{self, size};
+use crate::error::StoreError;
+use crate::query::own_worker;
+
+const NEXT: &str = "INSERT INTO onceward.openings AS o (name, number) VALUES ($1, 1) \
+     ON CONFLICT (name) DO UPDATE SET number = o.number + 1 RETURNING number";
+
+/// Every live lease has a timer, for its end: nothing else is looked through. Only of earlier lives: an older process that is still
+/// there, and slow to ask, must not end what belongs to its successor.
+const LEFT: &str = "SELECT r.id, e.token FROM onceward.timers t JOIN onceward.records r ON r.row = t.record \
+     JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt \
+     WHERE e.status < 3 AND starts_with(e.worker, $1) \
+     AND CASE WHEN substr(e.worker, length($1) + 1) ~ '^[0-9]{1,18} ' \
+     THEN split_part(substr(e.worker, length($1) + 1), ' ', 1)::bigint < $2 ELSE false END LIMIT $3";
+
+/// One life of a server.
+#[derive(Debug)]
+pub(super) struct Opening {
+    name: Arc<str>,
+    number: i64,
+}
+
+impl Opening {
+    /// As its workers are marked.
+    pub(super) fn mark(&self) -> Arc<str> {
+        format!("{}:{}", self.name, self.number).into()
+    }
+}
+
+/// Begin another life under a name.
+pub(super) async fn next(inner: &Inner, name: &str) -> Result<Opening, StoreError> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add(NEXT, vec![arg(name)]);
+    let answers = pipeline.run(&*inner.pool.get().await?).await?;
+    let row = answers[0].first().ok_or_else(|| StoreError::corrupt("a name was written, and is not there"))?;
+    Ok(Opening { name: name.into(), number: row.try_get(0)? })
+}
+
+pub(super) async fn left_behind(
+    inner: &Inner,
+    opening: &Opening,
+    limit: usize,
+) -> Result<Vec<(RecordId, Token)>, StoreError> {
+    // What stands before the number.
+    let all = own_worker(&format!("{}:", opening.name), "");
+    let mut pipeline = Pipeline::default();
+    pipeline.add(LEFT, vec![arg(all.trim_end()), arg(opening.number), arg(size(limit))]);
+    let answers = inner.run(&pipeline).await?;
+    answers.iter().flatten().map(|row| Ok((rows::id(row, 0)?, Token(rows::unsigned(row, 1)?)))).collect()
+}
