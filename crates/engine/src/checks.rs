@@ -39,7 +39,7 @@ type Answering = Arc<dyn Fn(Asked) -> Pin<Box<dyn Future<Output = Given> + Send>
 /// Who answers which check of which lifecycle.
 #[derive(Clone, Default)]
 pub struct Checks {
-    answering: HashMap<(Arc<str>, Arc<str>), Answering>,
+    answering: HashMap<CheckName, Answering>,
 }
 
 impl fmt::Debug for Checks {
@@ -125,9 +125,12 @@ impl Silence {
     }
 }
 
+/// Of which lifecycle, and its own.
+type CheckName = (Arc<str>, Arc<str>);
+
 /// Checks that have no answer, as far as it was told.
 #[derive(Debug, Default)]
-pub(crate) struct Unheard(Mutex<HashMap<(Arc<str>, Arc<str>), Complaint>>);
+pub(crate) struct Unheard(Mutex<HashMap<CheckName, Complaint>>);
 
 impl Unheard {
     fn tell(&self, Question { lifecycle, check, .. }: &Question, why: &Silence) {

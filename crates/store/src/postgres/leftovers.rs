@@ -1,5 +1,7 @@
 //! What no record needs any more and no entry of the log tells of: counts of nobody, windows that are over, letters that were answered.
 
+use onceward_core::time::Time;
+
 use super::Inner;
 use super::pipeline::{Pipeline, arg};
 use super::rows::{self, size};
@@ -29,7 +31,7 @@ const LETTERS: &str = "WITH looked AS (SELECT number, sent_at, answered_at FROM 
 pub(super) async fn counts(inner: &Inner, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
     let after = old.after.clone().unwrap_or_default();
     let number = |number: i64| i32::try_from(number).unwrap_or(i32::MAX);
-    let windows = old.windows.map_or(NO_WINDOW, |before| before.micros());
+    let windows = old.windows.map_or(NO_WINDOW, Time::micros);
     let mut pipeline = Pipeline::default();
     let from = vec![arg(number(after.lifecycle)), arg(number(after.name)), arg(after.parts), arg(after.window)];
     let rest = vec![arg(size(old.limit)), arg(NO_WINDOW), arg(windows)];
