@@ -86,7 +86,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn and(self, other: Self) -> Self {
+    fn and(&self, other: &Self) -> Self {
         Self {
             lost: self.lost + other.lost,
             answered: self.answered + other.answered,
@@ -254,7 +254,8 @@ fn each_message(kind: &str, server: &'static Server, stops: bool) -> Tally {
 
 /// Of all these kinds, one after the other.
 fn each_kind(kinds: &[&str], server: &'static Server, stops: bool) {
-    let all = kinds.iter().map(|kind| each_message(kind, server, stops)).fold(Tally::default(), Tally::and);
+    let all =
+        kinds.iter().map(|kind| each_message(kind, server, stops)).fold(Tally::default(), |sum, one| sum.and(&one));
     let what = if stops { "the server stopped" } else { "the connection cut" };
     println!("lab: PostgreSQL: {what} in {} kinds of operation, {all}", kinds.len());
 }

@@ -168,7 +168,7 @@ impl Sight {
         let live = keys.iter().filter(|key| key.revoked_at.is_none()).count();
         let lifecycles = store.newest_definitions().await.expect("lifecycles").number();
         let last = store.last().await.expect("the log");
-        Self([signed(last), records.len() as i64, versions, ends, lifecycles.into(), keys.len() as i64, live as i64])
+        Self([signed(last), signed(records.len()), versions, ends, lifecycles.into(), signed(keys.len()), signed(live)])
     }
 
     /// What has moved since.
@@ -177,6 +177,6 @@ impl Sight {
     }
 }
 
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).expect("not so many")
+fn signed(number: impl TryInto<i64, Error: std::fmt::Debug>) -> i64 {
+    number.try_into().expect("not so many")
 }

@@ -48,8 +48,8 @@ async fn compared<S: Store>(store: &S) -> Result<usize, String> {
     let mut moved = 0;
     for entry in &log {
         replay.apply(entry).map_err(|error| said(&error))?;
-        let moves = entry.body().map_err(|error| said(&error))?.moves;
-        moved += moves.iter().filter(|one| one.to == shop()).map(|one| one.amount).sum::<i64>();
+        let in_it = entry.body().map_err(|error| said(&error))?.moves;
+        moved += in_it.iter().filter(|one| one.to == shop()).map(|one| one.amount).sum::<i64>();
     }
     let page = store.list(&ListQuery { limit: ALL, ..ListQuery::default() }).await.map_err(|error| said(&error))?;
     for id in replay.world.records.keys() {

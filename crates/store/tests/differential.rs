@@ -209,7 +209,10 @@ fn case(files: &Files, seed: u64) -> Option<usize> {
 }
 
 fn listed(steps: &[Step]) -> String {
-    steps.iter().map(|step| format!("\n  {step:?}")).collect()
+    steps.iter().fold(String::new(), |mut text, step| {
+        let _ = write!(text, "\n  {step:?}");
+        text
+    })
 }
 
 /// The shortest part of a case that still fails on new stores, and how.
@@ -233,7 +236,9 @@ fn shortened(steps: &[Step], stores: impl AsyncFn() -> Stores) -> (Vec<Step>, St
     let mut short = shortest(steps.to_vec(), &mut fails);
     // Without trouble, where it is no trouble that matters.
     let mut plain = short.clone();
-    plain.iter_mut().for_each(|step| step.trouble = Trouble::None);
+    for step in &mut plain {
+        step.trouble = Trouble::None;
+    }
     if fails(&plain) {
         short = plain;
     }
@@ -268,7 +273,7 @@ fn what_a_store_forgets_is_found() {
     let catalog = wait(async { Arc::clone(&forgetful().await.catalog) });
     let mut cases = seeds("forgetful", 20).into_iter().map(|seed| steps(operations(&catalog, seed), seed));
     let failing = cases.find(|steps| played(steps).is_err()).expect("one that finishes something");
-    let (short, why) = shortened(&failing, &forgetful);
+    let (short, why) = shortened(&failing, forgetful);
     println!("{} of {} steps are enough: {why}", short.len(), failing.len());
     let finished = short.last().is_some_and(|step| matches!(step.operation.call, Call::Finish { .. }));
     assert!(finished && short.len() <= 12, "{}", listed(&short));

@@ -195,7 +195,9 @@ async fn turn(stores: &Stores, whole: &mut Whole, operations: &[Timed], trouble:
                 same(&format!("{:?}", told[0]), &format!("{save:?}"), &format!("{}, beaten", stores.get(at).0))?;
             }
             if let Save::Saved { .. } = told[0] {
-                expected.iter().for_each(|decision| whole.apply(decision));
+                for decision in &expected {
+                    whole.apply(decision);
+                }
             } else {
                 let expected = whole.decide(stores, operations);
                 for at in stores.places() {
