@@ -273,6 +273,8 @@ impl<S: Store> Sweep<'_, '_, S> {
             }
             // It is named already.
             None if self.damaged.contains(&id) => {}
+            // It is not old enough for its own lifecycle, or is not asked about.
+            None if self.near.get(&id).is_some_and(|kin| !self.is_old(kin)) => {}
             None => self.pruned.held += 1,
         }
         Ok(())
@@ -329,14 +331,19 @@ impl<S: Store> Sweep<'_, '_, S> {
         links.filter(|key| self.seen.contains(&source(&key.lifecycle, &key.field))).map(|key| key.target).collect()
     }
 
+    /// Whether its time is over, as its lifecycle has it.
+    fn is_old(&self, kin: &Kin) -> bool {
+        let record = &*kin.record;
+        let over = self.retention.over(&record.lifecycle, self.now);
+        over.is_some_and(|before| record.finished_at.is_some_and(|at| at <= before) && record.updated_at <= before)
+    }
+
     /// Whether nothing can happen to a record any more, and its time is over.
     fn is_over(&self, kin: &Kin) -> bool {
         let record = &*kin.record;
-        let Some(before) = self.retention.over(&record.lifecycle, self.now) else { return false };
-        record.is_final()
+        self.is_old(kin)
+            && record.is_final()
             && !self.damaged.contains(&record.id)
-            && record.finished_at.is_some_and(|at| at <= before)
-            && record.updated_at <= before
             && record.hold == 0
             && record.stuck.is_none()
             && record.live_execution().is_none()

@@ -31,13 +31,17 @@ pub(crate) struct List {
     #[arg(long)]
     owner: Option<String>,
     /// At most so many
-    #[arg(long, default_value_t = 100, value_name = "N")]
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = at_least_one)]
     limit: usize,
     #[command(flatten)]
     remote: Remote,
     /// Print them as JSON
     #[arg(long)]
     json: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{text}` is no number of records: 1 or more"))
 }
 
 impl List {

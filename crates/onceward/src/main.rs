@@ -12,6 +12,7 @@ mod draw;
 mod files;
 mod fire;
 mod get;
+mod hang_up;
 mod history;
 mod id;
 mod key;

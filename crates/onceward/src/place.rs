@@ -7,6 +7,7 @@ use clap::Args;
 use onceward_store::SqliteView;
 use onceward_worker::{Client, ClientError};
 
+use crate::answer::complain;
 use crate::database::Database;
 use crate::remote;
 
@@ -56,7 +57,11 @@ impl Place {
         }
     }
 
+    /// Where nobody named a server, it is told which one is asked: it may be another's.
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
+        if self.server.is_none() {
+            complain(&format!("asking the server at {SERVER}\n"));
+        }
         remote::client(self.server.as_deref().unwrap_or(SERVER), self.key(), self.ca.as_deref())
     }
 

@@ -29,7 +29,8 @@ use crate::remote;
 /// server, with an operator's key; it tells nothing before it is done. With neither: in onceward.db in this folder if no server
 /// has it open, else by the server at 127.0.0.1:7171.
 ///
-/// It knows nothing of the retention that a program of yours has set for its engine: name what may go with --only.
+/// In the database itself it knows nothing of what `serve --keep` or a program of yours says: name what may go with --only. A server goes
+/// by its own lengths where none are given here, and keeps what its --keep names by that, unless --only names it.
 ///
 /// Exits with 0 when it is done; with 1 if damaged records were left where they are, if the server refused it, or if an engine has
 /// the database open or a newer program has made it; with 2 if nobody can be reached or it cannot be opened.
@@ -43,12 +44,12 @@ pub(crate) struct Prune {
     place: Place,
     #[command(flatten)]
     objects: Kept,
-    /// How long after its end a record is kept, as 30d or 12h
-    #[arg(long, default_value = "30d", value_name = "TIME", value_parser = length)]
-    older_than: Length,
-    /// How long the answer to a caller's key is kept
-    #[arg(long, default_value = "7d", value_name = "TIME", value_parser = length)]
-    keys_older_than: Length,
+    /// How long after its end a record is kept, as 12h; left out: 30d, or as the server keeps it
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    older_than: Option<Length>,
+    /// How long the answer to a caller's key is kept; left out: 7d, or as the server keeps it
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    keys_older_than: Option<Length>,
     /// Only records of this lifecycle; may be given more than once
     #[arg(long, value_name = "LIFECYCLE")]
     only: Vec<String>,
@@ -88,25 +89,22 @@ impl Prune {
 
     /// By a server, which answers with what is printed.
     fn asked(&self) -> Result<Value> {
-        let written =
-            |length: Length| i64::try_from(length.as_micros()).map(|micros| Duration::from_micros(micros).to_string());
-        let body = json!({
-            "older_than": written(self.older_than)?,
-            "keys_older_than": written(self.keys_older_than)?,
-            "only": self.only,
-            "dry_run": self.dry_run,
-        });
+        let mut body = json!({ "only": self.only, "dry_run": self.dry_run });
+        for (name, length) in [("older_than", self.older_than), ("keys_older_than", self.keys_older_than)] {
+            if let Some(length) = length {
+                body[name] = Duration::from_micros(i64::try_from(length.as_micros())?).to_string().into();
+            }
+        }
         let client = self.place.client()?;
         Ok(remote::runtime()?.block_on(client.prune(&body))?)
     }
 
     fn retention(&self) -> Retention {
-        let mut retention =
-            Retention { records: Some(self.older_than), requests: Some(self.keys_older_than), ..Retention::default() };
-        if !self.only.is_empty() {
-            retention.records = None;
-        }
-        self.only.iter().fold(retention, |retention, name| retention.lifecycle(name, Some(self.older_than)))
+        let usual = Retention::default();
+        let (records, requests) = (self.older_than.or(usual.records), self.keys_older_than.or(usual.requests));
+        let all = if self.only.is_empty() { records } else { None };
+        let retention = Retention { records: all, requests, ..usual };
+        self.only.iter().fold(retention, |retention, name| retention.lifecycle(name, records))
     }
 
     fn take_out(&self, database: &Database) -> Result<Pruned> {

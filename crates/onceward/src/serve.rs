@@ -1,5 +1,6 @@
 //! `onceward serve`: the engine and its database behind an HTTP server.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::answer::{Outcome, complain, say};
 use crate::database::Database;
+use crate::hang_up::hang_up;
 use crate::logging::{self, LogFormat};
 use crate::objects::Kept;
 use crate::parts::parts;
@@ -38,8 +40,8 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 
 /// Serve the engine over HTTP
 ///
-/// One process with its own database file, or many on one PostgreSQL. Says where it listens and what to type next. SIGTERM or
-/// Ctrl-C drains: what is under way is finished, no more work is handed out, streams end; a second one ends it at once.
+/// One process with its own database file, or many on one PostgreSQL. Says where it listens and what to type next. SIGTERM, Ctrl-C or
+/// the end of its terminal (but under nohup) drains: what is under way is finished, no more work is handed out, streams end; a second one ends it at once.
 ///
 /// Without keys it serves this machine only: whoever reaches it may do everything. With the first key (`onceward key create`) everybody
 /// needs one; docs/auth.md tells more.
@@ -201,6 +203,7 @@ impl Serve {
         retention: Retention,
     ) -> Result<Outcome> {
         // First of all: one that comes while the database is opened is not lost.
+        let hang_up = hang_up()?;
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.map_err(|error| self.not_there(error))?;
         // Before the database: that a bucket does not let us in is told at once.
@@ -214,25 +217,28 @@ impl Serve {
         let spans = observe.spans();
         let config = Config { result_bytes: RESULT_BYTES, spans, objects, checks, retention, ..Config::default() };
         let engine = Engine::open(store, config);
-        if !loading.define(&engine).await? {
-            engine.close().await;
-            return Ok(Outcome::Wanting);
-        }
-        self.keeping.must_be_known(&engine).await?;
+        // A server that does not start makes no version of a lifecycle the current one: all that may be in its way comes first.
+        let lifecycles = loading.all(&engine).await?;
+        self.keeping.must_be_known(&lifecycles)?;
         let keyed = engine.keys().are_asked_for().await?;
         if !keyed && !self.listen.ip().is_loopback() {
             complain(&self.no_keys());
+            return Ok(Outcome::Wanting);
+        }
+        if !loading.define(&engine).await? {
+            engine.close().await;
             return Ok(Outcome::Wanting);
         }
         engine.deliver(Http::default(), POSTED_AT_ONCE);
         if loading.names.iter().any(|name| name == "image.job") {
             image.open(&engine);
         }
-        say(&self.greeting(listener.local_addr()?, loading, keyed))?;
+        say(&self.greeting(listener.local_addr()?, loading, &lifecycles, keyed))?;
         let stop = async move {
             tokio::select! {
                 _ = term.recv() => {}
                 _ = int.recv() => {}
+                () = hang_up => {}
             }
             // To a program that reads the log, the log says it.
             if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
@@ -319,16 +325,27 @@ impl Serve {
     }
 
     /// Where it is, and what to type next.
-    fn greeting(&self, address: SocketAddr, loading: &loading::Loading, keyed: bool) -> String {
+    fn greeting(
+        &self,
+        address: SocketAddr,
+        loading: &loading::Loading,
+        lifecycles: &BTreeSet<Arc<str>>,
+        keyed: bool,
+    ) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let server =
             if address.to_string() == "127.0.0.1:7171" { String::new() } else { format!("--server http://{address} ") };
-        let lifecycles = loading.names.join(", ");
+        // Those of the engine's own are its own affair.
+        let lifecycles = lifecycles.iter().map(|name| &**name).filter(|name| !name.starts_with("onceward."));
+        let lifecycles = lifecycles.collect::<Vec<_>>().join(", ");
         let door = if keyed { "for those with a key" } else { "open to this machine: there are no keys" };
         let mut text = format!(
             "onceward {version} on {}, {door}\nlistening on http://{address}\n\nlifecycles: {lifecycles}\n",
             self.db
         );
+        if !loading.replaced.is_empty() {
+            text.extend(["yours, in place of the shipped one: ", &loading.replaced.join(", "), "\n"]);
+        }
         for left_out in &loading.left_out {
             text.extend(["not loaded: ", left_out, "\n"]);
         }

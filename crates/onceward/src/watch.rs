@@ -82,14 +82,10 @@ impl Watch {
         }
         let mut following = Following { after: self.after, lifecycle: self.lifecycle.clone(), record: self.id };
         let mut states = HashMap::new();
-        if let (Some(id), None) = (self.id, self.after) {
-            // The stream goes on right where the story so far ends.
-            for entry in client.history(id).await? {
-                following.after = Some(entry.seq);
-                if let Some(end) = self.show(&entry, &mut states) {
-                    return Ok(end);
-                }
-            }
+        if self.after.is_none()
+            && let Some(end) = self.catch_up(client, &mut following, &mut states).await?
+        {
+            return Ok(end);
         }
         let mut stream = client.follow(&following);
         let mut unread = pin!(until_nobody_reads());
@@ -103,13 +99,49 @@ impl Watch {
                 }
             }
             let entry = tokio::select! {
-                entry = stream.next() => entry?,
+                entry = stream.next() => entry,
                 () = &mut unread => return Ok(Shown::Unread),
             };
+            let entry = match (entry, self.after) {
+                (Ok(entry), _) => entry,
+                // The log was pruned behind the record's last entry. Of a record that is there nothing was: its story, asked for
+                // now, is whole up to that place.
+                (Err(error), None) if self.id.is_some() && pruned_up_to(&error) > following.after => {
+                    let place = pruned_up_to(&error);
+                    if let Some(end) = self.catch_up(client, &mut following, &mut states).await? {
+                        return Ok(end);
+                    }
+                    following.after = following.after.max(place);
+                    stream = client.follow(&following);
+                    continue;
+                }
+                (Err(error), _) => return Err(error),
+            };
+            following.after = Some(entry.seq);
             if let Some(end) = self.show(&entry, &mut states) {
                 return Ok(end);
             }
         }
+    }
+
+    /// Show what of the record's story was not shown yet; the stream goes on right where it ends.
+    async fn catch_up(
+        &self,
+        client: &Client,
+        following: &mut Following,
+        states: &mut HashMap<Uuid, String>,
+    ) -> Result<Option<Shown>, ClientError> {
+        let Some(id) = self.id else { return Ok(None) };
+        for entry in client.history(id).await? {
+            if following.after.is_some_and(|shown| entry.seq <= shown) {
+                continue;
+            }
+            following.after = Some(entry.seq);
+            if let Some(end) = self.show(&entry, states) {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
     }
 
     fn show(&self, entry: &Entry, states: &mut HashMap<Uuid, String>) -> Option<Shown> {
@@ -139,6 +171,14 @@ impl Watch {
         }
         states.insert(record, state);
         is_reached.then_some(Shown::Reached)
+    }
+}
+
+/// The place after which the log can be had, where what was asked for is gone.
+fn pruned_up_to(error: &ClientError) -> Option<u64> {
+    match error {
+        ClientError::Problem(problem) if problem.code == "pruned" => problem.more.get("oldest")?.as_u64(),
+        _ => None,
     }
 }
 

@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::answer::{Outcome, complain};
+use crate::hang_up::hang_up;
 use crate::logging::{self, LogFormat};
 use crate::remote::Remote;
 use crate::supervise::SUPERVISE;
@@ -173,26 +174,11 @@ fn pass_on(said: &Complaint<'_>, format: LogFormat) {
     }
 }
 
-/// Whether whoever started this wants a terminal's end not to matter, as `nohup` does. Asked before anybody listens, which would undo
-/// it. Where the system does not tell, it matters.
-fn ignores_hang_ups() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // SIGHUP is the first signal, and so the lowest bit.
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
-}
-
 /// Comes with the first signal to end, or when the terminal is closed, unless that is not to matter. The second signal ends everything at once: supervisors see to
 /// the programs.
 fn shutdown(format: LogFormat) -> Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let hang_up = if ignores_hang_ups() { None } else { Some(signal(SignalKind::hangup())?) };
-    let terminal_closed = async move {
-        match hang_up {
-            Some(mut hang_up) => drop(hang_up.recv().await),
-            None => std::future::pending().await,
-        }
-    };
+    let terminal_closed = hang_up()?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}

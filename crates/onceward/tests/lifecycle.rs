@@ -50,6 +50,30 @@ fn notes(path: &Path) {
     });
 }
 
+/// A server that does not start has changed nothing: the version that it would have brought is not the current one.
+#[test]
+fn a_start_that_is_refused_brings_no_version() {
+    let folder = Folder::new();
+    let file = folder.file();
+    notes(&file);
+    let here: PathBuf = file.parent().expect("a folder").to_path_buf();
+    let db = format!("sqlite:{}", file.display());
+    let versions = || onceward(&here, &["lifecycle", "list", "desk.note", "--db", &db]);
+    let before = versions();
+    assert_eq!(before.0, 0, "{before:?}");
+    std::fs::create_dir(here.join("own")).expect("a folder");
+    std::fs::write(here.join("own/note.toml"), NOTE.replace("open", "fresh")).expect("a file");
+    let start = |more: &[&str]| onceward(&here, &[&["serve", "--db", &db, "--lifecycles", "own"], more].concat());
+    for (more, code, says) in [
+        (["--listen", "127.0.0.1:0", "--keep", "desk.notes=1d"], 2, "no lifecycle here is called `desk.notes`"),
+        (["--listen", "0.0.0.0:0", "--keep", "1d"], 1, "there are no keys"),
+    ] {
+        let said = start(&more);
+        assert!(said.0 == code && said.2.contains(says), "{said:?}");
+        assert_eq!(versions(), before);
+    }
+}
+
 #[test]
 fn versions_on_a_database() {
     let folder = Folder::new();

@@ -2,6 +2,7 @@
 
 mod desk;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::Output;
 
@@ -136,6 +137,46 @@ fn a_server_prunes_for_its_operators() {
     assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
     assert!(text(&nobody.stderr).contains("is a server running there?"), "{nobody:?}");
     assert!(said(&onceward(&folder, &["verify"])).ends_with("all is as the log says\n"));
+}
+
+/// What was pruned later in the log is no part of a record's story: it is followed all the same.
+#[test]
+fn a_record_is_watched_past_what_was_pruned() {
+    let (folder, running) = notes("prune_watched");
+    drop(running);
+    let served = serve(&folder, &[], &[]);
+    let url = served.url();
+    let ask = |words: &[&str]| said(&onceward(&folder, &[words, &["--server", &url]].concat()));
+    let open: Value = serde_json::from_str(&ask(&["list", "desk.note", "--state", "open", "--json"])).expect("JSON");
+    let id = open[0]["id"].as_str().expect("an id");
+    assert!(ask(&["prune", "--older-than", "0d"]).starts_with("desk.note ann torn: 3\n"));
+    let mut watching = std::process::Command::new(env!("CARGO_BIN_EXE_onceward"))
+        .args(["watch", id, "--until", "torn", "--server", &url])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut story = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
+    assert!(story.next().expect("its first line").expect("text").contains("create"));
+    ask(&["fire", id, "tear"]);
+    let rest: Vec<String> = story.map(|line| line.expect("text")).collect();
+    assert!(rest.len() == 1 && rest[0].contains("open -> torn"), "{rest:?}");
+    assert_eq!(watching.wait().expect("it ends").code(), Some(0));
+    served.stop();
+}
+
+/// What a server keeps by itself is asked for where nothing is said; and what stays for its own time is not held by others.
+#[test]
+fn a_server_goes_by_its_own_lengths() {
+    let (folder, running) = notes("prune_kept");
+    drop(running);
+    let served = serve(&folder, &["--keep", "0d"], &[]);
+    let dry = said(&onceward(&folder, &["prune", "--server", &served.url(), "--dry-run"]));
+    assert_eq!(dry, "desk.note ann torn: 3\n3 records with 6 entries would go\n");
+    served.stop();
+    let served = serve(&folder, &["--keep", "desk.note=forever"], &[]);
+    let dry = said(&onceward(&folder, &["prune", "--server", &served.url(), "--dry-run", "--older-than", "0d"]));
+    assert_eq!(dry, "0 records with 0 entries would go\n");
+    served.stop();
 }
 
 /// On a terminal it shows how far it is, and leaves nothing of that behind; elsewhere it is silent about it.

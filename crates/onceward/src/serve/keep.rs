@@ -1,14 +1,13 @@
 //! How long what has ended is kept, as it is set by a flag or a variable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use onceward_engine::{Engine, Retention};
-use onceward_store::{AnyStore, Store as _};
+use onceward_engine::Retention;
 
 use crate::prune::length;
 
@@ -76,12 +75,11 @@ impl Keeping {
         Ok(Retention { records: records.unwrap_or(usual.records), lifecycles, ..usual })
     }
 
-    /// Once the engine knows its lifecycles: a name that is none of theirs would keep nothing.
-    pub(super) async fn must_be_known(&self, engine: &Engine<AnyStore>) -> Result<()> {
-        let catalog = engine.store().definitions().await?;
+    /// A name that is none of the lifecycles that are served would keep nothing.
+    pub(super) fn must_be_known(&self, served: &BTreeSet<Arc<str>>) -> Result<()> {
         let mut named = self.all().filter_map(|keep| keep.lifecycle.as_deref());
-        if let Some(name) = named.find(|name| catalog.definitions.get(name).is_none()) {
-            let all: Vec<&str> = catalog.definitions.lifecycles.keys().map(|name| &**name).collect();
+        if let Some(name) = named.find(|name| !served.contains(*name)) {
+            let all: Vec<&str> = served.iter().map(|name| &**name).collect();
             bail!("--keep: no lifecycle here is called `{name}`; there are {}", all.join(", "));
         }
         Ok(())

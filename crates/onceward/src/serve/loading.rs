@@ -9,7 +9,7 @@ use onceward_core::compile::{compile, declared};
 use onceward_core::diagnostic::{Diagnostic, File, Files, Severity};
 use onceward_core::model::Definitions;
 use onceward_engine::{Checks, Engine, EngineError};
-use onceward_store::{AnyStore, StoreError};
+use onceward_store::{AnyStore, Store as _, StoreError};
 
 use crate::answer::{Color, complain};
 use crate::{files, shipped};
@@ -20,6 +20,8 @@ pub(super) struct Loading {
     /// Files that belong together: each shipped system, then all of the user's own.
     sets: Vec<Files>,
     pub(super) names: Vec<String>,
+    /// Those of a user's own that stand in place of shipped ones.
+    pub(super) replaced: Vec<String>,
     /// Systems that cannot be served, each with the reason.
     pub(super) left_out: Vec<String>,
     /// Their lifecycles, each with the same reason.
@@ -46,6 +48,7 @@ pub(super) fn read(folders: &[PathBuf], checks: &Checks, without: &[(&str, &str)
         let shipped = declared(&files);
         // A lifecycle of the user's own stands in place of the shipped one of its name, beside the others of that system.
         if !shipped.is_disjoint(&names) {
+            loading.replaced.extend(shipped.intersection(&names).map(ToString::to_string));
             own.files.extend(files.files.into_iter().filter(|file| !declares(file, &names)));
             continue;
         }
@@ -101,6 +104,13 @@ impl Loading {
     fn add(&mut self, files: Files, names: &BTreeSet<Arc<str>>) {
         self.names.extend(names.iter().map(ToString::to_string));
         self.sets.push(files);
+    }
+
+    /// All that will be served: these, and what the database knows besides.
+    pub(super) async fn all(&self, engine: &Engine<AnyStore>) -> Result<BTreeSet<Arc<str>>> {
+        let known = engine.store().definitions().await?;
+        let known = known.definitions.lifecycles.keys().cloned();
+        Ok(self.names.iter().map(|name| Arc::from(&**name)).chain(known).collect())
     }
 
     /// Give them to the database; `false` once it was shown why it does not take them.

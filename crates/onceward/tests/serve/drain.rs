@@ -70,6 +70,19 @@ fn with_nothing_under_way_it_ends_at_once() {
     assert_eq!(served.ended().code(), Some(0));
 }
 
+/// The end of its terminal is one, too. Under `nohup`, as some gates run, it would mind none.
+#[test]
+fn a_closed_terminal_ends_it_in_order() {
+    let folder = onceward_testkit::Folder::new();
+    let usual = served::command(BINARY, &Db::Sqlite.url(&folder));
+    let mut command = std::process::Command::new("env");
+    command.arg("--default-signal=HUP").arg(usual.get_program()).args(usual.get_args());
+    let mut served = Served::start(&mut command).keeping(folder);
+    served.job(&json!(1));
+    served.signal("HUP");
+    assert_eq!(served.ended().code(), Some(0));
+}
+
 /// A database that stands still keeps nobody: neither calls that wait for it nor the engine's own end.
 #[test]
 fn a_frozen_database_does_not_keep_it() {
