@@ -1,11 +1,12 @@
 //! What must hold of all credits at every moment.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use onceward_core::record::Record;
 use onceward_core::value::Value;
-use onceward_engine::Onward;
-use onceward_store::{AccountName, AccountsQuery, Store};
+use onceward_engine::{AccountStatement, Onward};
+use onceward_store::{AccountName, AccountsQuery, Balance, Store};
 use onceward_testkit::operator;
 
 use crate::house::{House, USERS};
@@ -17,13 +18,40 @@ fn int(record: &Record, field: &str) -> i64 {
     }
 }
 
+/// All that is known at one moment.
+struct Books {
+    jobs: Vec<Arc<Record>>,
+    grants: Vec<Arc<Record>>,
+    assets: Vec<Arc<Record>>,
+    accounts: Vec<Balance>,
+    statements: Vec<(&'static str, Vec<AccountStatement>)>,
+}
+
+impl Books {
+    /// A server may still carry out what an engine sent before it died: what is read is of one moment where nothing was written meanwhile.
+    async fn read<S: Store + 'static>(house: &House<S>) -> Self {
+        let last = async || house.engine().store().last().await.expect("the log's end");
+        loop {
+            let before = last().await;
+            let (jobs, grants) = (house.records("image.job").await, house.records("image.grant").await);
+            let assets = house.records("image.asset").await;
+            let query = AccountsQuery { after: None, limit: 1_000 };
+            let accounts = house.engine().store().accounts(&query).await.expect("accounts");
+            let mut statements = Vec::new();
+            for user in USERS {
+                statements.push((user, statement(house, user).await));
+            }
+            if last().await == before {
+                return Self { jobs, grants, assets, accounts, statements };
+            }
+        }
+    }
+}
+
 pub(crate) async fn balance<S: Store + 'static>(house: &House<S>) {
-    let (jobs, grants, assets) =
-        (house.records("image.job").await, house.records("image.grant").await, house.records("image.asset").await);
+    let Books { jobs, grants, assets, accounts: all, statements } = Books::read(house).await;
     let mut accounts: BTreeMap<String, i64> = BTreeMap::new();
-    for account in
-        house.engine().store().accounts(&AccountsQuery { after: None, limit: 1_000 }).await.expect("accounts")
-    {
+    for account in all {
         assert_eq!(&*account.account.asset, "credit");
         assert!(account.outside || account.balance >= 0, "{account:?} is below nothing");
         accounts.insert(account.account.name.to_string(), account.balance);
@@ -57,31 +85,35 @@ pub(crate) async fn balance<S: Store + 'static>(house: &House<S>) {
     said.retain(|_, amount| *amount != 0);
     accounts.retain(|_, amount| *amount != 0);
     assert_eq!(accounts, said);
-    for user in USERS {
-        statement(house, user).await;
+    for (user, parts) in &statements {
+        adds_up(user, parts);
     }
 }
 
-/// A statement, read to its beginning in small parts: all amounts together are the balance, and every line's own balance is right.
-async fn statement<S: Store + 'static>(house: &House<S>, user: &str) {
+/// A statement, read to its beginning in small parts.
+async fn statement<S: Store + 'static>(house: &House<S>, user: &str) -> Vec<AccountStatement> {
     let account = AccountName::new("credit", &format!("user:{user}"));
-    let (mut from, mut sum, mut lines): (Option<Onward>, i64, Vec<(i64, i64)>) = (None, 0, Vec::new());
-    let mut now = None;
+    let (mut from, mut parts): (Option<Onward>, Vec<AccountStatement>) = (None, Vec::new());
     loop {
         let part = house.engine().statement(&operator("olga"), &account, from, 7).await.expect("a statement");
-        let Some(part) = part else { return };
-        assert_eq!(*now.get_or_insert(part.now.balance), part.now.balance);
-        for line in &part.lines {
-            sum += line.amount;
-            lines.push((line.amount, line.balance));
-        }
+        let Some(part) = part else { return parts };
         from = part.next;
+        parts.push(part);
         if from.is_none() {
-            assert_eq!(part.carried, Some(0), "nothing was pruned");
-            break;
+            return parts;
         }
     }
-    assert_eq!(Some(sum), now, "the statement of {user} adds up");
+}
+
+/// All amounts together are the balance, and every line's own balance is right.
+fn adds_up(user: &str, parts: &[AccountStatement]) {
+    let Some(last) = parts.last() else { return };
+    assert_eq!(last.carried, Some(0), "nothing was pruned");
+    let now = last.now.balance;
+    assert!(parts.iter().all(|part| part.now.balance == now), "{user} has one balance");
+    let lines: Vec<(i64, i64)> =
+        parts.iter().flat_map(|part| part.lines.iter().map(|line| (line.amount, line.balance))).collect();
+    assert_eq!(lines.iter().map(|(amount, _)| amount).sum::<i64>(), now, "the statement of {user} adds up");
     let mut running = 0;
     for (amount, balance) in lines.into_iter().rev() {
         running += amount;
