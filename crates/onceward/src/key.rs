@@ -82,16 +82,14 @@ struct List {
 #[derive(Args)]
 struct Revoke {
     /// The key's id: what stands between `ow_` and the second `_`; of a whole key that is taken
-    #[arg(value_parser = id_of)]
     id: String,
     #[command(flatten)]
     desk: Desk,
 }
 
 /// Who has the whole key at hand need not cut it up; its secret goes nowhere.
-fn id_of(text: &str) -> Result<String, std::convert::Infallible> {
-    let id = text.strip_prefix("ow_").and_then(|rest| rest.split_once('_')).map_or(text, |(id, _)| id);
-    Ok(id.to_owned())
+fn id_of(text: &str) -> &str {
+    text.strip_prefix("ow_").and_then(|rest| rest.split_once('_')).map_or(text, |(id, _)| id)
 }
 
 fn time(text: &str) -> Result<Time, String> {
@@ -122,7 +120,7 @@ impl Key {
                 (Asked::Create(NewKey { owner, roles, lifecycles, name, expires_at: expires }), desk)
             }
             What::List(List { desk }) => (Asked::List, desk),
-            What::Revoke(Revoke { id, desk }) => (Asked::Revoke(id), desk),
+            What::Revoke(Revoke { id, desk }) => (Asked::Revoke(id_of(&id).to_owned()), desk),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(carry_out(&place, &asked))? {

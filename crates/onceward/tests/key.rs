@@ -109,7 +109,7 @@ fn the_first_key_closes_an_open_server() {
     assert_eq!(passed_on.status, 200, "who shows a key may come by a proxy");
     let get = |path: &str| served.call_as(&anns, "GET", path, &[], None);
     get("/v1/keys").is_problem(403, "forbidden");
-    let revoke = ["key", "revoke", &id(&anns), "--key", &first];
+    let revoke = ["key", "revoke", &*anns, "--key", &first];
     assert_eq!(onceward(&folder, &[&revoke[..], &url[..]].concat()).status.code(), Some(0));
     assert_eq!(get("/v1/records").status, 401, "at once");
     served.stop();
