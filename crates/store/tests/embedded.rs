@@ -279,6 +279,27 @@ fn a_strangers_write_is_noticed() {
     });
 }
 
+/// What is remembered may be older than what a reader sees already: a save is done first and remembered then. A base says so, and one that
+/// is wary is told what stands in the file.
+#[test]
+fn what_comes_from_memory_says_so() {
+    wait(async {
+        let folder = Folder::new();
+        let store = open(&folder).unwrap();
+        store.put_definitions(&suite()).await.unwrap();
+        let id = Driver::new(&store).await.create(&user("ann"), "suite.box", json!({}), start()).await;
+        // As between the one and the other.
+        let writer = rusqlite::Connection::open(folder.file()).unwrap();
+        writer.execute("UPDATE records SET version = version + 1", []).unwrap();
+        let version = |base: &Base| base.snapshot().records[&id].as_ref().map(|record| record.version);
+        let (mut trusting, mut wary) = (Base::default(), Base::wary());
+        store.load(&mut trusting, &[Key::Record(id)]).await.unwrap();
+        store.load(&mut wary, &[Key::Record(id)]).await.unwrap();
+        assert_eq!((version(&trusting), trusting.is_remembered()), (Some(1), true));
+        assert_eq!((version(&wary), wary.is_remembered()), (Some(2), false));
+    });
+}
+
 /// A copy whose WAL cannot be read is refused, not read without what came last.
 #[cfg(unix)]
 #[test]

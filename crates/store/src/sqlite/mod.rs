@@ -23,6 +23,7 @@ mod read;
 mod rows;
 mod save;
 mod scan;
+mod shared;
 mod threads;
 mod view;
 mod wal;
@@ -34,7 +35,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use onceward_core::decide::{Effect, Key};
 use onceward_core::diagnostic::Files;
@@ -60,7 +61,6 @@ use crate::prune::{
     Forgotten, ForgottenCounts, Kin, OldCounts, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing,
 };
 use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
-use crate::recent::Recent;
 use crate::relation::{LinkPage, LinkQuery};
 use crate::schema::Schema;
 use crate::store::Store;
@@ -69,6 +69,7 @@ pub use backup::{Backup, BackupError, back_up};
 use checkpoint::Checkpoints;
 use open::EngineLock;
 use save::Writer;
+use shared::Shared;
 use threads::Threads;
 pub use view::SqliteView;
 use work::Looked;
@@ -98,49 +99,6 @@ struct Inner {
     /// A name that no other opening of the file has had.
     opening: Arc<str>,
     _lock: EngineLock,
-}
-
-/// What all threads of a store share.
-#[derive(Debug)]
-struct Shared {
-    /// Raised after every commit. Only this process writes, so it need not outlive it.
-    generation: AtomicU64,
-    known: RwLock<Known>,
-    /// Written between a commit and the next number: what is found there is never older than that number.
-    recent: Mutex<Recent>,
-    /// How long the commits of batches took: nearly all of it is waiting for the disk.
-    commits: Histogram,
-    /// Whether the last save was done in less time than a runtime's thread may be held up for.
-    disk_is_quick: AtomicBool,
-    /// In microseconds: before it, nobody in `later` is due.
-    soonest: AtomicI64,
-    anchors: Anchors,
-}
-
-impl Shared {
-    fn known(&self) -> Known {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn recent(&self) -> MutexGuard<'_, Recent> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Put what was saved lately into the base; the keys that are left to look for.
-    fn recall(&self, base: &mut Base, keys: &[Key]) -> Vec<Key> {
-        let recent = self.recent();
-        let mut left = Vec::new();
-        for key in keys {
-            match key {
-                Key::Record(id) if base.lacks(key) => match recent.get(*id) {
-                    Some(found) => base.put_record(*id, Some(found)),
-                    None => left.push(key.clone()),
-                },
-                other => left.push(other.clone()),
-            }
-        }
-        left
-    }
 }
 
 /// What a thread that reads has at hand.
