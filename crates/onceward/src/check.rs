@@ -7,7 +7,7 @@ use clap::Args;
 use onceward_core::diagnostic::{Diagnostic, Files, Severity, Span};
 use serde_json::{Value, json};
 
-use crate::answer::{Color, Outcome, complain, say};
+use crate::answer::{Color, Outcome, complain, counted, say};
 use crate::files::{self, Reading, Unfit};
 use crate::shipped;
 
@@ -125,10 +125,6 @@ fn note(left_out: &[String]) -> Option<String> {
     };
     let are = if left_out.len() == 1 { "is no lifecycle file" } else { "are no lifecycle files" };
     (!left_out.is_empty()).then(|| format!("note: not checked: {names}{more} {are}\n"))
-}
-
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn as_json(findings: &Findings, files: &Files) -> Value {

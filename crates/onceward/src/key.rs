@@ -125,6 +125,13 @@ impl Key {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(carry_out(&place, &asked))? {
             Ok(done) => {
+                for role in done["unknown_roles"].as_array().into_iter().flatten() {
+                    let role = role.as_str().unwrap_or_default();
+                    complain(&format!(
+                        "warning: no lifecycle here names the role `{role}` yet: until one does, the key makes and reads its owner's \
+                         records as a producer's does\n"
+                    ));
+                }
                 say(&if json { format!("{done:#}\n") } else { told(&asked, &done) })?;
                 if matches!(asked, Asked::Create(_)) && !json {
                     complain("This key is shown once. Send it as `Authorization: Bearer …`, or set ONCEWARD_KEY.\n");
@@ -211,11 +218,15 @@ async fn in_database(database: &Database, asked: &Asked) -> Came {
     let (desk, console) = (KeyDesk::default(), Actor::new("console", &["operator"]));
     let keys = Keys::on(&store, &desk);
     let done = match asked {
-        Asked::Create(new) => keys.create(&console, new.clone()).await.map(|(key, text)| {
-            let mut shown = as_json(&key);
-            shown["key"] = text.reveal().into();
-            shown
-        }),
+        Asked::Create(new) => match keys.create(&console, new.clone()).await {
+            Ok((key, text)) => {
+                let mut shown = as_json(&key);
+                shown["key"] = text.reveal().into();
+                shown["unknown_roles"] = json!(keys.unknown_roles(&key.roles).await.unwrap_or_default());
+                Ok(shown)
+            }
+            Err(error) => Err(error),
+        },
         Asked::List => {
             keys.list(&console).await.map(|keys| json!({ "keys": keys.iter().map(as_json).collect::<Vec<_>>() }))
         }

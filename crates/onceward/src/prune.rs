@@ -12,7 +12,7 @@ use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
 use onceward_worker::ClientError;
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, complain, say};
+use crate::answer::{Outcome, complain, counted, say};
 use crate::bar::Bar;
 use crate::database::Database;
 use crate::objects::Kept;
@@ -217,7 +217,9 @@ fn list(value: &Value) -> &[Value] {
 /// Of what [`as_json`] and the server tell.
 fn summary(pruned: &Value, dry_run: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (records, entries) = (&pruned["records"], &pruned["entries"]);
+    let number = |name: &str| pruned[name].as_u64().unwrap_or(0);
+    let (records, entries) =
+        (counted(number("records"), "record", "records"), counted(number("entries"), "entry", "entries"));
     let mut told = String::new();
     for share in list(&pruned["shares"]) {
         let [lifecycle, owner, state] = ["lifecycle", "owner", "state"].map(|name| text(&share[name]));
@@ -227,19 +229,18 @@ fn summary(pruned: &Value, dry_run: bool) -> String {
         let _ = writeln!(told, "kept: {} cannot be pruned: {}", text(&damaged["record"]), text(&damaged["why"]));
     }
     let _ = match (dry_run, &pruned["checkpoint"]) {
-        (true, _) => writeln!(told, "{records} records with {entries} entries would go"),
+        (true, _) => writeln!(told, "{records} with {entries} would go"),
         (false, Value::Null) => writeln!(told, "no record went"),
-        (false, place) => writeln!(
-            told,
-            "{records} records with {entries} entries went; the last checkpoint is entry {place} of the log"
-        ),
+        (false, place) => {
+            writeln!(told, "{records} with {entries} went; the last checkpoint is entry {place} of the log")
+        }
     };
     for (count, what) in [
         ("requests", "answers to callers' keys were forgotten"),
         ("held", "records are old enough, and stay: others that belong to them do"),
         ("busy", "records were in use, and stay for now"),
     ] {
-        let count = pruned[count].as_u64().unwrap_or(0);
+        let count = number(count);
         if count > 0 {
             let _ = writeln!(told, "{count} {what}");
         }

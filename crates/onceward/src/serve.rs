@@ -173,6 +173,14 @@ impl Serve {
         anyhow::Error::from(error).context(address.to_string())
     }
 
+    fn is_new(&self) -> bool {
+        match &self.db {
+            Place::Kept(Database::Sqlite(path)) => !path.exists(),
+            Place::Kept(Database::Postgres(_)) => false,
+            Place::Passing => true,
+        }
+    }
+
     /// Why it does not start where others can reach it, and what to type.
     fn no_keys(&self) -> String {
         let address = self.listen;
@@ -211,6 +219,12 @@ impl Serve {
         if let Some(objects) = &named {
             objects.try_writing().await?;
         }
+        let is_open_to_others = !self.listen.ip().is_loopback();
+        // No keys can be where nothing is yet, and nothing need be made to find that out.
+        if is_open_to_others && self.is_new() {
+            complain(&self.no_keys());
+            return Ok(Outcome::Wanting);
+        }
         let (store, passing) = self.open().await?;
         let objects = named.or_else(|| self.beside(passing.as_ref()).map(Objects::folder));
         let observe = self.observe()?;
@@ -221,8 +235,9 @@ impl Serve {
         let lifecycles = loading.all(&engine).await?;
         self.keeping.must_be_known(&lifecycles)?;
         let keyed = engine.keys().are_asked_for().await?;
-        if !keyed && !self.listen.ip().is_loopback() {
+        if !keyed && is_open_to_others {
             complain(&self.no_keys());
+            engine.close().await;
             return Ok(Outcome::Wanting);
         }
         if !loading.define(&engine).await? {

@@ -10,7 +10,7 @@ use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
 use onceward_system_image::verify_pictures;
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, complain, say};
+use crate::answer::{Outcome, complain, counted, say};
 use crate::bar::Bar;
 use crate::database::Database;
 use crate::objects::Kept;
@@ -127,7 +127,11 @@ impl Watch for Show {
 fn summary(report: &Report) -> String {
     let Report { seq, entries, records, rows, decided, undecided, other_refusals, too_young, pruned, .. } = report;
     let mut text = format!(
-        "{entries} entries up to place {seq}, {records} records, {rows} rows; {decided} operations decided again\n"
+        "{} up to place {seq}, {}, {}; {} decided again\n",
+        counted(*entries, "entry", "entries"),
+        counted(*records, "record", "records"),
+        counted(*rows, "row", "rows"),
+        counted(*decided, "operation", "operations"),
     );
     if pruned.checkpoints > 0 {
         let _ = writeln!(
@@ -151,8 +155,11 @@ fn summary(report: &Report) -> String {
     }
     match (report.all_differences(), report.all_drifts()) {
         (0, 0) if report.stopped.is_none() => text.push_str("all is as the log says\n"),
+        (0, 0) => text.push_str("found wanting: it could not be looked at to its end\n"),
         (differences, drifts) => {
-            let _ = writeln!(text, "found wanting: {differences} differences, {drifts} drifts");
+            let (differences, drifts) =
+                (counted(differences, "difference", "differences"), counted(drifts, "drift", "drifts"));
+            let _ = writeln!(text, "found wanting: {differences}, {drifts}");
         }
     }
     text

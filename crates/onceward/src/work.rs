@@ -44,16 +44,16 @@ pub(crate) struct Work {
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     /// Jobs at the same time
-    #[arg(long, default_value = "1", value_name = "N")]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = number)]
     concurrency: NonZeroUsize,
     /// What the worker calls itself; the machine's name and the process by default
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// A shorter or longer lease than the lifecycle's own
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    #[arg(long, value_name = "TIME", value_parser = while_it_lasts)]
     lease: Option<Length>,
     /// A program that runs longer is ended, and its job fails with TIMEOUT, retryably
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    #[arg(long, value_name = "TIME", value_parser = while_it_lasts)]
     timeout: Option<Length>,
     /// How long programs may go on when the worker is to end; the last of it, as long as `--kill-after`, is for ending them
     #[arg(long, default_value = "25s", value_name = "TIME", value_parser = length)]
@@ -93,6 +93,18 @@ fn length(text: &str) -> Result<Length, String> {
     let wrong = || format!("`{text}` is no length of time: write 500ms, 30s, 5m or 2h");
     let micros = text.parse::<Duration>().map_err(|_| wrong())?.micros();
     u64::try_from(micros).map(Length::from_micros).map_err(|_| wrong())
+}
+
+/// In no time at all nobody gets anything done.
+fn while_it_lasts(text: &str) -> Result<Length, String> {
+    match length(text)? {
+        Length::ZERO => Err("it must be longer than nothing".to_owned()),
+        length => Ok(length),
+    }
+}
+
+fn number(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "it is a whole number from 1 on".to_owned())
 }
 
 impl Work {

@@ -120,6 +120,8 @@ fn what_cannot_be_read_is_misuse() {
         (vec!["draw", "no.such"], "no shipped lifecycle called no.such; shipped are "),
         (vec!["draw", "image.job", "--svg", "-o", "/no/such/folder/x.svg"], "cannot write /no/such/folder/x.svg"),
         (vec!["frobnicate"], "unrecognized subcommand"),
+        (vec!["work", "a.b", "--lease", "0s", "--", "true"], "it must be longer than nothing"),
+        (vec!["work", "a.b", "--concurrency", "0", "--", "true"], "it is a whole number from 1 on"),
     ] {
         let done = onceward(&arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}: {}", err(&done));

@@ -151,8 +151,16 @@ fn with_keys_it_says_how_to_go_on() {
     let served =
         ["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "execution.job", "--key", &operator];
     assert!(!text(&run(&served).stderr).contains("warning"));
+    let roles = ["key", "create", "--owner", "w", "--role", "readonly", "--role", "operator", "--key", &operator];
+    let said = text(&run(&roles).stderr);
+    assert!(said.contains("warning: no lifecycle here names the role `readonly` yet"), "{said}");
+    assert!(!said.contains("`operator` yet"), "{said}");
     let greeting = serving.stop();
     assert!(greeting.contains("\n  export ONCEWARD_KEY=ow_…"), "{greeting}");
+    // A role that a shipped lifecycle names is none that nobody knows.
+    assert!(!text(&create(&["--owner", "m", "--role", "moderator"]).stderr).contains("warning"));
+    let said = text(&create(&["--owner", "m", "--role", "readonly"]).stderr);
+    assert!(said.contains("names the role `readonly` yet"), "{said}");
 }
 
 /// Off loopback it starts only with keys, and tells how to make one; `--dev` never.
@@ -160,9 +168,16 @@ fn with_keys_it_says_how_to_go_on() {
 fn off_loopback_there_must_be_a_key() {
     let folder = folder("key-outside");
     let outside = ["serve", "--listen", "0.0.0.0:0"];
-    let refused = onceward(&folder, &outside);
-    assert_ne!(refused.status.code(), Some(0));
-    assert!(text(&refused.stderr).contains("onceward key create --db sqlite:onceward.db --owner"), "{refused:?}");
+    // Neither where there is nothing yet, of which nothing is made, nor where there is a database without keys.
+    for is_there in [false, true] {
+        if is_there {
+            serve(&folder, &[], &[]).stop();
+        }
+        let refused = onceward(&folder, &outside);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text(&refused.stderr).contains("onceward key create --db sqlite:onceward.db --owner"), "{refused:?}");
+        assert_eq!(folder.join("onceward.db").exists(), is_there);
+    }
     key(&onceward(&folder, &["key", "create", "--db", "sqlite:onceward.db", "--owner", "ops", "--role", "operator"]));
     let refused = onceward(&folder, &[&outside[..], &["--dev"]].concat());
     assert!(refused.status.code() != Some(0) && text(&refused.stderr).contains("--dev"), "{refused:?}");

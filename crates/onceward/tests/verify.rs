@@ -70,6 +70,12 @@ fn damaged_pages_are_found_wanting() {
     let done = verify(&folder, &[]);
     assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
     assert!(text(&done.stdout).contains("stopped: "), "{}", text(&done.stdout));
+    let bytes = std::fs::read(&path).expect("the file");
+    std::fs::write(&path, &bytes[..8_192]).expect("cut off");
+    let done = verify(&folder, &[]);
+    let said = text(&done.stdout);
+    assert!(said.ends_with("found wanting: it could not be looked at to its end\n"), "{said}");
+    assert_eq!(done.status.code(), Some(1), "{said}");
 }
 
 #[test]

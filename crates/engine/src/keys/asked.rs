@@ -15,7 +15,7 @@ const OWNER: usize = 1_000;
 const NAME: usize = 100;
 
 /// Those that the engine knows itself.
-const ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
+pub(super) const ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
 
 /// Roles, and lifecycles, of one key.
 const MOST: usize = 100;

@@ -7,6 +7,7 @@
 //! Some calls go on for long: they wait, or follow the log. [`Keys::watch`] looks at the keys once a second for all of them, so that
 //! such a call ends with the key that began it.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use onceward_store::{ApiKey, KeptKeys, KeyEdit, KeySave, Store};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep};
 
-use super::asked::NewKey;
+use super::asked::{NewKey, ROLES};
 use super::identity::{Identity, must_be_operator};
 use super::ring::Ring;
 use super::text::KeyText;
@@ -163,9 +164,7 @@ impl<'a, S: Store> Keys<'a, S> {
     /// Make a key. Its text is nowhere else: whoever loses it makes another.
     pub async fn create(&self, by: &Actor, asked: NewKey) -> Result<(ApiKey, KeyText), EngineError> {
         must_be_operator(by)?;
-        let catalog = self.store.definitions().await?;
-        let named = catalog.definitions.lifecycles.values().flat_map(|lifecycle| lifecycle.roles()).collect();
-        let asked = asked.checked(self.store.now().await?, &named)?;
+        let asked = asked.checked(self.store.now().await?, &self.named().await?)?;
         let text = KeyText::chance()?;
         let made = |kept: KeptKeys, now: Time| {
             let key = ApiKey {
@@ -185,6 +184,22 @@ impl<'a, S: Store> Keys<'a, S> {
         let edit = self.edit(made).await?;
         let key = edit.and_then(|edit| edit.made.clone()).ok_or(EngineError::Undecided)?;
         Ok((key, text))
+    }
+
+    /// Roles that are neither ours nor named by any lifecycle yet: with such a one alone a key does what a producer's does. Where there are
+    /// no lifecycles at all, as before a first start, nothing can be said.
+    pub async fn unknown_roles(&self, roles: &[Arc<str>]) -> Result<Vec<Arc<str>>, EngineError> {
+        if self.store.definitions().await?.definitions.lifecycles.is_empty() {
+            return Ok(Vec::new());
+        }
+        let named = self.named().await?;
+        Ok(roles.iter().filter(|role| !ROLES.contains(&&***role) && !named.contains(*role)).cloned().collect())
+    }
+
+    /// The roles that lifecycles ask for.
+    async fn named(&self) -> Result<BTreeSet<Arc<str>>, EngineError> {
+        let catalog = self.store.definitions().await?;
+        Ok(catalog.definitions.lifecycles.values().flat_map(|lifecycle| lifecycle.roles()).collect())
     }
 
     /// Let nobody in with a key any more: at once in this process, within a second in others. Once revoked, it stays so.

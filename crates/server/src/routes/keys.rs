@@ -96,6 +96,9 @@ pub(crate) struct NewKeyShape<'a> {
     key: String,
     #[serde(flatten)]
     about: KeyShape<'a>,
+    /// Roles of it that are not the server's own and that no lifecycle names yet: a slip, or for a lifecycle to come.
+    #[schema(value_type = Vec<String>)]
+    unknown_roles: Vec<Arc<str>>,
 }
 
 /// Keys, the oldest first.
@@ -137,8 +140,12 @@ async fn create(State(app): State<App>, caller: Caller, Given(asked): Given<Crea
     };
     let CreateKey { owner, roles, lifecycles, name, .. } = asked;
     let asked = NewKey { owner, roles, lifecycles, name: name.unwrap_or_default(), expires_at };
-    let (key, text) = app.engine().keys().create(&caller.actor, asked).await?;
-    let shape = NewKeyShape { key: text.reveal(), about: KeyShape::of(&key) };
+    let engine = app.engine();
+    let keys = engine.keys();
+    let (key, text) = keys.create(&caller.actor, asked).await?;
+    // It is made: whatever becomes of this, it is shown.
+    let unknown_roles = keys.unknown_roles(&key.roles).await.unwrap_or_default();
+    let shape = NewKeyShape { key: text.reveal(), about: KeyShape::of(&key), unknown_roles };
     let mut response = answer(StatusCode::CREATED, &shape)?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
