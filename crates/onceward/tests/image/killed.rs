@@ -36,12 +36,13 @@ fn attempts(house: &House, id: &str) -> usize {
     house.get("", &format!("/v1/records/{id}/executions"))["executions"].as_array().map_or(0, Vec::len)
 }
 
-/// In the answer itself, or while it is fetched from the address that the answer names.
+/// In the answer itself, or while it is fetched from the address that the answer names. A server that is back, on PostgreSQL under its old name,
+/// takes the work of the dead one up at once and does not wait for its lease to run out.
 #[test]
 fn killed_while_a_picture_comes_in() {
     for (db, way) in BOTH.into_iter().flat_map(|db| [(db, Asked::Drawing), (db, Asked::Download)]) {
         let (service, halfway) = (Pictures::start(), Gate::new());
-        let mut house = House::open(db, &["--image-url", &service.url()]);
+        let mut house = House::open(db, &["--image-url", &service.url(), "--name", "studio"]);
         house.grant("local", 20);
         if way == Asked::Download {
             service.next(Asked::Drawing, Answer::Link);
@@ -55,6 +56,9 @@ fn killed_while_a_picture_comes_in() {
         house.begin();
         came_through(&mut house, &id);
         assert_eq!(attempts(&house, &id), 2);
+        let first = &house.get("", &format!("/v1/records/{id}/executions"))["executions"][0];
+        let (ended, lasted) = (first["finished_at"].as_str().unwrap(), first["expires_at"].as_str().unwrap());
+        assert!(ended < lasted, "{db:?}: it was waited for: {first}");
         assert_eq!(house.statement(""), [("order".to_owned(), -5), ("grant".to_owned(), 20)], "{db:?} {way:?}");
         house.verified();
     }
