@@ -43,6 +43,13 @@ pub(crate) struct Decided {
     pub(crate) looks: usize,
 }
 
+impl Decided {
+    /// Whether something in it is refused.
+    pub(crate) fn refuses(&self) -> bool {
+        self.writes.iter().any(|write| matches!(write.outcome, Outcome::Refusal(_)))
+    }
+}
+
 /// What an earlier attempt has found out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hints {
@@ -63,12 +70,11 @@ pub(crate) async fn decide_all<S: Store>(
 ) -> Result<Decided, EngineError> {
     let answered = hints.answered.clone();
     let mut decided = decide_on(store, Base::default(), definitions, requests, hints, now, seeds).await?;
-    let refused = |write: &Write| matches!(write.outcome, Outcome::Refusal(_));
     // No save compares what a refusal rests on, so it must not rest on memory; nor on several looks, between which the batch
     // before this one may have been saved. What is needed is known by now, and looked for at once.
     for _ in 0..AGAIN {
         let in_one_look = decided.looks <= 1 && !decided.base.is_remembered();
-        if in_one_look || !decided.writes.iter().any(refused) {
+        if in_one_look || !decided.refuses() {
             break;
         }
         let hints = Hints { keys: decided.base.keys(), answered: answered.clone() };

@@ -164,7 +164,8 @@ impl<S: Store + 'static> Engine<S> {
         replies.pop().unwrap_or_else(|| Err(self.shared.queue.gone()))
     }
 
-    /// Many calls, taken on together or not at all, decided in their order, each taken or refused on its own.
+    /// Many calls, taken on together or not at all, decided in their order, each taken or refused on its own. One that has to ask
+    /// the outside first is decided when that has answered; those after it do not wait.
     pub async fn submit_all(
         &self,
         submissions: Vec<Submission>,

@@ -113,16 +113,13 @@ pub(crate) async fn lease_while<S: Store>(
         let once = Once::new(key, wanted.digest());
         once.check()?;
         most = most.min(KEYED);
-        if wanted.again {
-            // Not while the call before is under way: it may still be given some.
-            let _alone = shared.queue.running.begin_alone(slot(actor, key, None), once.digest)?;
-            return Ok(again(shared, actor, &once, most).await?.unwrap_or_default());
+        // Until this call ends, and not while the call before is under way: it may still be given some.
+        let alone = shared.queue.running.begin_alone(slot(actor, key, None), once.digest)?;
+        let leased = again(shared, actor, &once, most).await?;
+        if wanted.again || leased.is_some() {
+            return Ok(leased.unwrap_or_default());
         }
-        if let Some(leased) = again(shared, actor, &once, most).await? {
-            return Ok(leased);
-        }
-        // Until this call ends.
-        keyed = Some((shared.queue.running.begin_alone(slot(actor, key, None), once.digest)?, once));
+        keyed = Some((alone, once));
     }
     let once = keyed.as_ref().map(|(_, once)| once);
     let until = Instant::now() + wanted.wait.min(LONGEST_WAIT);

@@ -45,7 +45,8 @@
 //! # What can be relied on
 //!
 //! - An answer means that the operation is durable. No answer means that nobody knows: ask again, or look.
-//! - The operations of one call of [`Engine::submit_all`] are decided in their order; those of different calls in any order.
+//! - The operations of one call of [`Engine::submit_all`] are decided in their order, but for those that ask the outside
+//!   first, which come when that has answered; those of different calls in any order.
 //! - A refusal writes nothing but its log entry, where it has one. It was true of what had been loaded for its batch.
 //! - [`Engine::get`] and [`Engine::list`] never show a record on which something is overdue, nor one that the actor may not see.
 //! - A call with a key ([`Submission::once`]) is carried out once, also when it is sent again after a restart. A refusal is not

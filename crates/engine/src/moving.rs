@@ -165,7 +165,7 @@ impl<S: Store + 'static> Engine<S> {
     /// Decide a call, and forget it.
     async fn tried(&self, definitions: &Definitions, actor: &Actor, call: Call, now: Time) -> Result<(), EngineError> {
         let operation = Operation { seed: 0, actor: actor.clone(), call, answers: Vec::new(), trace: None };
-        let mut base = Base::default();
+        let mut base = Base::wary();
         for _ in 0..ROUNDS {
             match decide(definitions, base.snapshot(), &operation, now) {
                 Decision::Missing(keys) => self.shared.store.load(&mut base, &keys).await?,

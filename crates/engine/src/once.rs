@@ -68,6 +68,8 @@ pub(crate) struct Running(Mutex<HashMap<RequestName, Asked>>);
 #[derive(Debug)]
 struct Asked {
     digest: [u8; 32],
+    /// Who asked first, where others may follow.
+    actor: Option<Actor>,
     /// The same call again, meanwhile.
     followers: Vec<Follower>,
 }
@@ -92,7 +94,12 @@ impl Running {
         let name = RequestName { owner: Arc::clone(&actor.id), key: Arc::clone(&once.key) };
         match self.asked().entry(name.clone()) {
             Entry::Occupied(mut first) if first.get().digest == once.digest => {
-                first.get_mut().followers.push(follower);
+                // One owner's keys may have other roles: what is refused to one of them is not yet refused to the other.
+                if first.get().actor.as_ref() == Some(actor) {
+                    first.get_mut().followers.push(follower);
+                } else {
+                    follower.answer(Err(EngineError::KeyRunning));
+                }
                 None
             }
             Entry::Occupied(_) => {
@@ -100,7 +107,7 @@ impl Running {
                 None
             }
             Entry::Vacant(free) => {
-                free.insert(Asked { digest: once.digest, followers: Vec::new() });
+                free.insert(Asked { digest: once.digest, actor: Some(actor.clone()), followers: Vec::new() });
                 Some((Keyed { name, digest: once.digest, running: Arc::clone(self), ended: false }, follower))
             }
         }
@@ -112,7 +119,7 @@ impl Running {
             Entry::Occupied(first) if first.get().digest == digest => Err(EngineError::KeyRunning),
             Entry::Occupied(_) => Err(EngineError::KeyReused),
             Entry::Vacant(free) => {
-                free.insert(Asked { digest, followers: Vec::new() });
+                free.insert(Asked { digest, actor: None, followers: Vec::new() });
                 Ok(Keyed { name, digest, running: Arc::clone(self), ended: false })
             }
         }

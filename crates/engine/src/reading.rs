@@ -226,7 +226,8 @@ pub(crate) struct Reader<'a, S> {
     shared: &'a Shared<S>,
     actor: &'a Actor,
     catalog: Arc<Catalog>,
-    /// What was read of other records, to tell who may see this one.
+    /// What was read of other records, to tell who may see this one. Nothing from memory: somebody elsewhere may have changed who sees it, and
+    /// no save compares what is only read.
     base: Base,
     /// How often that was asked since the base was empty.
     looks: usize,
@@ -235,7 +236,7 @@ pub(crate) struct Reader<'a, S> {
 impl<'a, S: Store> Reader<'a, S> {
     pub(crate) async fn new(shared: &'a Shared<S>, actor: &'a Actor) -> Result<Self, EngineError> {
         let catalog = shared.store.definitions().await?;
-        Ok(Self { shared, actor, catalog, base: Base::default(), looks: 0 })
+        Ok(Self { shared, actor, catalog, base: Base::wary(), looks: 0 })
     }
 
     /// A record brought up to date, where the actor may see it.
@@ -291,7 +292,7 @@ impl<'a, S: Store> Reader<'a, S> {
                 Reading::Yes => return Ok(true),
                 Reading::Due(records) => {
                     bring_up(self.shared, records).await?;
-                    self.base = Base::default();
+                    self.base = Base::wary();
                 }
                 Reading::No | Reading::Missing(_) => return Ok(false),
             }
@@ -303,7 +304,7 @@ impl<'a, S: Store> Reader<'a, S> {
     fn forget_some(&mut self) {
         self.looks += 1;
         if self.looks > REMEMBERED {
-            (self.base, self.looks) = (Base::default(), 1);
+            (self.base, self.looks) = (Base::wary(), 1);
         }
     }
 
@@ -355,7 +356,7 @@ pub(crate) async fn at_a_glance<S: Store>(
     record: &Record,
     now: Time,
 ) -> Result<bool, EngineError> {
-    Ok(look(store, definitions, &mut Base::default(), actor, record, now).await? == Reading::Yes)
+    Ok(look(store, definitions, &mut Base::wary(), actor, record, now).await? == Reading::Yes)
 }
 
 /// A record as it is now, whoever looks.

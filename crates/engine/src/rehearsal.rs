@@ -2,11 +2,14 @@
 //! nothing on the disk. Whoever may make nothing fills nothing. And what comes for the second time can be known before it has come.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use onceward_core::decide::{Call, Create, Decision, Key, NoOpReason, Operation, Snapshot, decide};
+use onceward_core::decide::{Call, Create, Decision, Key, NoOpReason, Operation, Refusal, Snapshot, decide};
+use onceward_core::model::Definitions;
 use onceward_core::record::{Actor, Payload};
+use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{Base, Store};
+use onceward_store::{Base, RequestName, Store};
 
 use crate::admission::Bounds;
 use crate::engine::Engine;
@@ -24,26 +27,19 @@ pub(crate) async fn hopeless<S: Store>(
     if !submissions.iter().any(is_large) {
         return Ok(found);
     }
-    let (catalog, now) = (shared.store.definitions().await?, shared.store.now().await?);
-    let bounds = Bounds::of(&shared.config);
+    let (store, bounds) = (&shared.store, Bounds::of(&shared.config));
+    let (at_hand, now) = (store.definitions().await?, store.now().await?);
     for (at, submission) in submissions.iter().enumerate().filter(|(_, submission)| is_large(submission)) {
         if let Err(error) = bounds.check(submission) {
             found.insert(at, error);
             continue;
         }
-        let Submission { actor, call, trace, .. } = submission.clone();
-        let operation = Operation { seed: 0, actor, call, answers: Vec::new(), trace };
-        // With nothing loaded: what needs no look to be refused stays refused.
-        let mut known = Snapshot::default();
-        let mut decision = decide(&catalog.definitions, &known, &operation, now);
-        if let Decision::Missing(keys) = &decision
-            && let [Key::Record(newborn)] = keys[..]
-        {
-            // First it is asked whether the record is there already; who may not make it is refused in either case.
-            known.records.insert(newborn, None);
-            decision = decide(&catalog.definitions, &known, &operation, now);
+        if refused(&at_hand.definitions, submission, now).is_none() || was_carried_out(store, submission).await? {
+            continue;
         }
-        if let Decision::Refusal(refusal) = decision {
+        // Another process may have brought what it needs a moment ago.
+        let newest = store.newest_definitions().await?;
+        if let Some(refusal) = refused(&newest.definitions, submission, now) {
             found.insert(at, EngineError::Refused(refusal));
         }
     }
@@ -53,6 +49,30 @@ pub(crate) async fn hopeless<S: Store>(
         !found.contains_key(&(at - 1))
     });
     Ok(found)
+}
+
+/// Why it is refused, whatever stands in the store.
+fn refused(definitions: &Definitions, submission: &Submission, now: Time) -> Option<Box<Refusal>> {
+    let Submission { actor, call, trace, .. } = submission.clone();
+    let operation = Operation { seed: 0, actor, call, answers: Vec::new(), trace };
+    // With nothing loaded: what needs no look to be refused stays refused.
+    let mut known = Snapshot::default();
+    let mut decision = decide(definitions, &known, &operation, now);
+    if let Decision::Missing(keys) = &decision
+        && let [Key::Record(newborn)] = keys[..]
+    {
+        // First it is asked whether the record is there already; who may not make it is refused in either case.
+        known.records.insert(newborn, None);
+        decision = decide(definitions, &known, &operation, now);
+    }
+    if let Decision::Refusal(refusal) = decision { Some(refusal) } else { None }
+}
+
+/// Whether its key was used: then it is answered as it was, though it would not be taken any more.
+async fn was_carried_out<S: Store>(store: &S, submission: &Submission) -> Result<bool, EngineError> {
+    let Some(once) = &submission.once else { return Ok(false) };
+    let name = RequestName { owner: Arc::clone(&submission.actor.id), key: Arc::clone(&once.key) };
+    Ok(store.request(&name).await?.is_some())
 }
 
 /// Rounds of loading for one look: more than any lifecycle asks for.

@@ -281,6 +281,8 @@ async fn one<S, R, F>(
     let (mut asked_to_stop, mut pause) = (false, beat);
     let call = loop {
         let next = tokio::select! {
+            // One that has ended is not given back, whatever else is to be heard.
+            biased;
             ended = &mut task => Next::Ended(ended),
             () = tokio::time::sleep(pause) => Next::Beat,
             changed = heard.changed() => {

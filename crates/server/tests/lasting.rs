@@ -150,7 +150,7 @@ fn with_its_key_a_call_is_over() {
 fn a_key_that_expires_ends_its_calls() {
     on_sqlite(Settings::default(), Vec::new(), async |house| {
         let now = house.engine.store().now().await.expect("a time");
-        let expires_at = now.checked_add(Length::from_millis(1_500));
+        let expires_at = now.checked_add(Length::from_millis(5_000));
         let new = NewKey { owner: "ann".into(), roles: vec!["worker".into()], expires_at, ..NewKey::default() };
         let (_, text) = house.engine.keys().create(&operator("ops"), new).await.expect("a key");
         let mut following = Stream::open(&house, Some(&text.reveal()), "/v1/stream", None);

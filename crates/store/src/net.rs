@@ -156,6 +156,11 @@ impl<'a> Net<'a> {
         Ok(net)
     }
 
+    /// Whether there is a new record in it.
+    pub(crate) fn makes_records(&self) -> bool {
+        self.records.iter().any(|record| record.before.is_none())
+    }
+
     fn fold(&mut self, base: &Base, changes: &'a Changes) -> Result<(), StoreError> {
         for change in &changes.records {
             self.change(change.before.as_ref(), Arc::clone(&change.after));

@@ -166,7 +166,7 @@ fn receivers_in_trouble() {
         drop(absent);
         let from = letter(engine, &format!("http://{address}/hook")).await;
         write(engine, from, "one").await;
-        let worker = engine.deliver(Http::new(Duration::from_millis(200)), 2);
+        let worker = engine.deliver(Http::new(Duration::from_secs(2)), 2);
         let tried = async {
             while last_error(&deliveries(engine).await[0]).is_empty() {
                 tokio::time::sleep(Duration::from_millis(2)).await;

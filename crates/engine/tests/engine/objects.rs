@@ -291,3 +291,28 @@ fn a_payload_that_is_gone_is_missed() {
         engine.close().await;
     });
 }
+
+/// A key that was used is answered as it was, though a version that is current by now takes the call no more.
+#[test]
+fn a_large_call_is_answered_again_by_its_key() {
+    let folder = Folder::new();
+    let objects = beside(&folder);
+    on_each(with(&objects), async |engine, _| {
+        let given = bytes(LARGE + 1, 3);
+        let sent = async |key: &str| {
+            let content = Content::of(Arc::clone(&given));
+            let call = Call::Create(Create { payload: Some(content.payload), ..create() });
+            let submission = Submission { contents: vec![content], ..Submission::new(&user("ann"), call).once(key) };
+            engine.submit(submission).await
+        };
+        let first = sent("k").await.expect("a job");
+        let mut files = crate::stage::files();
+        let job = files.files.iter_mut().find(|file| file.text.contains("\"execution.job\"")).expect("the job's file");
+        assert!(job.text.contains("\n[states]"), "{}", job.text);
+        job.text = job.text.replace("\n[states]", "\n[payload]\nmax = \"1 KB\"\n\n[states]").into();
+        engine.define(&files).await.expect("sound files");
+        let again = sent("k").await.expect("as it was");
+        assert!(again.replayed && again.subject == first.subject, "{again:?}");
+        assert!(sent("other").await.is_err(), "a new one is judged anew");
+    });
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use onceward_engine::{Asked, Checks, Config, Engine, Unanswered, Working};
@@ -10,7 +10,7 @@ use onceward_store::{Clock, MemoryStore, Store};
 use onceward_testkit::user;
 use serde_json::json;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
 
 use crate::stage::{JOB, LONG, code, files, job, object, start, unpolled};
 
@@ -57,6 +57,9 @@ impl Ear {
 
     /// All in one thread, so that this one hears all of it and nobody else's.
     fn listen<T>(&self, future: impl Future<Output = T>) -> T {
+        // With one dispatcher alone, whether a place is heard is decided by whichever thread comes there first, for all of them.
+        static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Ear::default()));
+        LazyLock::force(&ANOTHER);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         tracing::subscriber::with_default(self.clone(), || runtime.block_on(future))
     }

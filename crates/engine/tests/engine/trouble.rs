@@ -255,9 +255,9 @@ fn callers_share_a_transaction() {
         }
         let tally = engine.tally();
         assert_eq!(tally.operations, 100);
-        // One that was alone when it came, one beside it, then the others; and one more for each of two callers that were about to
-        // enter the queue.
-        assert!(tally.batches <= 5, "{tally:?}");
+        // One that was alone when it came, one beside it, then the others; and one more for each of the callers that were about to
+        // enter the queue, one a thread.
+        assert!(tally.batches <= 8, "{tally:?}");
         engine.close().await;
     });
 }

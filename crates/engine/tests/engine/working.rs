@@ -185,7 +185,7 @@ fn a_long_job_keeps_its_lease() {
         let (began, mut starts) = mpsc::unbounded_channel();
         let gate = Arc::new(Semaphore::new(0));
         let waits = Arc::clone(&gate);
-        let lease = Some(Span::from_millis(200));
+        let lease = Some(Span::from_millis(3_000));
         engine.work(Working { lease, ..Working::on(ERRAND) }, move |job: Job| {
             let (began, waits) = (began.clone(), Arc::clone(&waits));
             async move {
@@ -210,7 +210,7 @@ fn a_job_is_asked_to_stop() {
         wait(async {
             let engine = open(MemoryStore::new(Clock::machine()), Config::default()).await;
             let id = errand(&engine, "wait").await;
-            let lease = Some(Span::from_millis(100));
+            let lease = Some(Span::from_millis(1_500));
             engine.work(Working { lease, ..Working::on(ERRAND) }, move |job: Job| async move {
                 if hears {
                     job.stopped().await;
@@ -231,7 +231,7 @@ fn a_job_is_asked_to_stop() {
 /// A closing program lets its jobs finish; one that does not come to an end is given back, and waits for the next worker.
 #[test]
 fn closing_ends_or_gives_back() {
-    on_each(Config { grace: Duration::from_millis(50), ..unpolled() }, async |engine, _| {
+    on_each(Config { grace: Duration::from_millis(500), ..unpolled() }, async |engine, _| {
         let (ends, hangs) = (errand(engine, "ends").await, errand(engine, "hangs").await);
         let running = Arc::new(Semaphore::new(0));
         let runs = Arc::clone(&running);

@@ -33,7 +33,7 @@ fn a_key_is_revoked_everywhere() {
         here.revoke(&ops(), &key.id).await.unwrap();
         assert!(here.authenticate(&text.reveal()).await.is_err(), "at once here");
         let took = until(false).await;
-        assert!(took < Duration::from_secs(5), "{took:?}");
+        assert!(took < Duration::from_secs(20), "{took:?}");
         // Two who make keys at once both do.
         let ops = ops();
         let both = tokio::join!(here.create(&ops, asked.clone()), there.create(&ops, asked));

@@ -8,12 +8,12 @@ use std::sync::mpsc::{Sender, channel};
 use onceward_core::time::Time;
 use onceward_engine::Config;
 use onceward_store::{AnyStore, Clock, PostgresStore};
-use onceward_testkit::postgres::Server;
+use onceward_testkit::postgres::{Server, psql};
 use onceward_testkit::random::Chance;
 
 use crate::proven;
 use crate::stage::killed::{Said, begin, work};
-use crate::stage::{open, postgres, wait};
+use crate::stage::{LONG, open, postgres, wait};
 
 const PROCESSES: usize = 3;
 const KILLS: usize = 15;
@@ -78,6 +78,13 @@ fn nothing_answered_is_lost_and_nothing_is_done_twice() {
     }
     println!("{kills} kills, {} created, {} committed", said.created.len(), said.committed.len());
     assert!(kills >= KILLS && !said.committed.is_empty());
+    // What a dead one had sent may still be landing, between one look and the next.
+    let others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
+                  AND backend_type = 'client backend'";
+    let began = std::time::Instant::now();
+    while psql(&url, others) != "0" {
+        assert!(began.elapsed() < LONG, "a dead one's connection stays");
+    }
     wait(async {
         said.is_there(postgres(&url, &Clock::manual(Time::MIN)).await).await;
         proven(&url, Clock::machine().now()).await;

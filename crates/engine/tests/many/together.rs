@@ -119,3 +119,24 @@ fn the_database_goes_and_comes_back() {
         proven(&url, clock.now()).await;
     });
 }
+
+/// Who may see a record is told by what stands in the database, not by what this engine saved last: another may have changed it, and
+/// word of that may not have come yet.
+#[test]
+fn who_may_see_it_is_not_told_from_memory() {
+    wait(async {
+        let url = Server::shared().database();
+        let engines = engines(2, &url, &Clock::manual(start()), &unpolled()).await;
+        let ann = user("ann");
+        let board = engines[0].create(&ann, "race.board", object(json!({ "reader": "eve" }))).await.unwrap().subject;
+        let on_it = object(json!({ "board": board.to_string() }));
+        let pinned = engines[0].create(&ann, "race.pinned", on_it).await.unwrap().subject;
+        for (reader, other) in [("zoe", "eve"), ("eve", "zoe"), ("zoe", "eve")] {
+            engines[1].fire(&ann, board, "hand", object(json!({ "reader": reader }))).await.unwrap();
+            let sees = async |who: &str| engines[0].get(&user(who), pinned).await.unwrap().is_some();
+            assert_eq!((sees(reader).await, sees(other).await), (true, false), "{reader} is the reader now");
+            // So that it is this engine's own again, and at hand.
+            engines[0].fire(&ann, board, "hand", object(json!({ "reader": reader }))).await.unwrap();
+        }
+    });
+}

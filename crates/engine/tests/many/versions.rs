@@ -144,3 +144,21 @@ fn an_operators_word_counts_everywhere() {
         proven(&url, clock.now()).await;
     });
 }
+
+/// A lifecycle that another process has brought is known to one that has loaded nothing since: it would refuse what nobody compares.
+#[test]
+fn what_another_process_brings_is_known_at_once() {
+    wait(async {
+        let url = Server::shared().database();
+        let clock = Clock::manual(start());
+        let one = started(&url, &clock, &files(100)).await;
+        let mut more = files(100);
+        more.files.push(File { name: "memo.toml".to_owned(), text: NOTE.replace("desk.note", "desk.memo").into() });
+        let two = started(&url, &clock, &more).await;
+        one.create(&user("ann"), "desk.memo", object(json!({}))).await.expect("a lifecycle that is new here");
+        two.define(&files(300)).await.expect("sound files");
+        let long = json!({ "text": "x".repeat(250) });
+        one.create(&user("ann"), "desk.note", object(long)).await.expect("the new version takes it");
+        proven(&url, start()).await;
+    });
+}

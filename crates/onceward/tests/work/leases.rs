@@ -23,7 +23,7 @@ fn a_killed_worker_leaves_nothing_and_its_job_finishes_once() {
     let pipe = stage.pipe("up");
     let family = with_a_family(&pipe);
     let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
-    let worker = stage.work(&["--lease", "1s"]);
+    let worker = stage.work(&["--lease", "3s"]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     worker.signal(Signal::KILL);
@@ -81,7 +81,7 @@ fn a_job_that_is_to_stop_stops_its_program_and_its_children() {
     let stage = Stage::new("cancelled");
     let pipe = stage.pipe("up");
     let id = stage.job(&with_a_family(&pipe));
-    let _worker = stage.work(&["--lease", "900ms", "--kill-after", "50ms"]);
+    let _worker = stage.work(&["--lease", "3s", "--kill-after", "50ms"]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     stage.fire(id, "cancel");
@@ -97,7 +97,7 @@ fn a_program_that_minds_has_time_to_tidy_up() {
         "exec 3>{}; trap 'echo tidied >&3; exit 0' TERM; echo up >&3; while :; do sleep 0.05; done",
         pipe.path()
     ));
-    let _worker = stage.work(&["--lease", "900ms", "--kill-after", "60s"]);
+    let _worker = stage.work(&["--lease", "3s", "--kill-after", "60s"]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     stage.fire(id, "cancel");

@@ -137,7 +137,7 @@ fn handlers_hear_why_they_are_to_stop() {
     let stage = Stage::new("stopping");
     let (told, mut heard) = mpsc::unbounded_channel();
     let worker = stage.runtime.block_on(async {
-        let working = Working { lease: Some(Duration::from_millis(900)), ..Working::on("desk.job").at_once(2) };
+        let working = Working { lease: Some(Duration::from_secs(3)), ..Working::on("desk.job").at_once(2) };
         stage.client.work(working, move |job: Job| {
             let told = told.clone();
             async move {

@@ -133,9 +133,9 @@ fn what_is_ended_together_with_its_worker_is_given_back() {
 #[test]
 fn nobody_need_read_what_a_worker_says() {
     let stage = Stage::new("unread");
-    let long = stage.job("sleep 2; echo fine");
+    let long = stage.job("sleep 7; echo fine");
     let loud: Vec<_> = (0..6).map(|_| stage.job("yes 'not to be read' | head -c 300000 >&2")).collect();
-    let options = ["--lease", "900ms", "--concurrency", "3", "--grace", "2s"];
+    let options = ["--lease", "3s", "--concurrency", "3", "--grace", "2s"];
     let worker = stage.work_with(&options, &["sh"], Stdio::piped());
     for id in loud {
         stage.until(id, "DONE");

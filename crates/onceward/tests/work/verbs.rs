@@ -109,7 +109,7 @@ fn an_event_by_hand() {
     assert_eq!(stage.onceward(&["fire", &id, "cancel", "--input", "[1]"]).status.code(), Some(2), "no object");
     let up = stage.pipe("up");
     let id = stage.job(&format!("echo up >{}; exec sleep 1000", up.path())).to_string();
-    let _worker = stage.work(&["--lease", "900ms", "--kill-after", "10ms"]);
+    let _worker = stage.work(&["--lease", "6s", "--kill-after", "10ms"]);
     assert_eq!(up.read().line(), "up");
     let old = stage.onceward(&["fire", &id, "cancel", "--version", "1"]);
     assert!(text(&old.stderr).contains("412 version_mismatch"), "{}", text(&old.stderr));

@@ -193,7 +193,8 @@ impl<'a> FiredEvent<'a> {
 
 /// Fire many events
 ///
-/// In their order, each taken or refused on its own.
+/// In their order, each taken or refused on its own. One that has to ask the outside first (a `check`) is decided when that has answered, and
+/// those after it do not wait for it.
 #[utoipa::path(
     post, path = "/v1/events/batch", tag = "records",
     request_body = NewEvents,

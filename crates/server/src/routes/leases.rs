@@ -215,7 +215,11 @@ async fn lease(
 
 /// A name that is mistyped would be waited for in vain.
 async fn are_there(app: &App, wanted: &Wanted) -> Result<(), Problem> {
-    let catalog = app.engine().store().definitions().await?;
+    let mut catalog = app.engine().store().definitions().await?;
+    if wanted.lifecycles.iter().any(|name| catalog.definitions.get(name).is_none_or(|found| found.work.is_none())) {
+        // Another process may have brought it a moment ago.
+        catalog = app.engine().lifecycles().await?;
+    }
     for name in &wanted.lifecycles {
         let Some(lifecycle) = catalog.definitions.get(name) else {
             return Err(named::no_lifecycle(app, &catalog, name));

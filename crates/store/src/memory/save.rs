@@ -14,6 +14,9 @@ use crate::net::Net;
 impl Kept {
     pub(super) fn save(&mut self, base: &Base, batch: &Batch) -> Result<Save, StoreError> {
         let net = Net::of(base, batch)?;
+        if net.makes_records() && batch.catalog < self.catalog.number() {
+            return Ok(Save::Conflict(Conflict::default()));
+        }
         let conflict = self.conflict(base, &net);
         if !conflict.is_empty() {
             return Ok(Save::Conflict(conflict));

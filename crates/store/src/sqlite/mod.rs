@@ -186,6 +186,8 @@ impl Reader {
     /// One snapshot for all statements of a job: it takes SQLite's locks once, not once each.
     fn read<R>(&self, job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError>) -> Result<R, StoreError> {
         let transaction = self.connection.unchecked_transaction()?;
+        // The snapshot begins with the first statement: what is known must not be older than it.
+        read::last(&transaction)?;
         job(&transaction, &self.shared.known())
     }
 }

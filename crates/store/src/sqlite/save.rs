@@ -115,6 +115,10 @@ impl Writer {
             self.others = others;
         }
         let known = self.shared.known();
+        // New records are made by what is current. A batch may have been decided before this thread took in new lifecycles.
+        if net.makes_records() && batch.catalog < known.catalog.number() {
+            return Ok(Save::Conflict(Conflict::default()));
+        }
         let generation = self.shared.generation.load(Ordering::Acquire);
         let conflict = conflict(&transaction, &known, base, &net, (generation, &self.lately))?;
         if !conflict.is_empty() {

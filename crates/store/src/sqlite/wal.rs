@@ -49,19 +49,26 @@ impl Mark {
         Ok(Self { salt, bytes: used * opened.stride() })
     }
 
+    /// The same beginning, with so many frames of it: SQLite's own count leaves out what was taken back and will be written over.
+    pub(super) fn with_frames(self, frames: u64, page_size: u32) -> Self {
+        Self { bytes: frames * (FRAME as u64 + u64::from(page_size)), ..self }
+    }
+
     /// What was written since an earlier mark, if it has started again once at most.
     pub(super) fn since(&self, earlier: &Self) -> u64 {
         if self.salt == earlier.salt { self.bytes.saturating_sub(earlier.bytes) } else { self.bytes }
     }
 }
 
-/// The numbers of all pages that were written since the WAL last started from its beginning, perhaps more than once. Also those
-/// of a transaction that was taken back: too many is harmless to who asks here.
-pub(super) fn pages(wal: &Path) -> std::io::Result<Vec<u32>> {
+/// The numbers of all pages that were written since a mark, or since the WAL last started from its beginning where that was later; perhaps more
+/// than once. Also those of a transaction that was taken back: too many is harmless to who asks here.
+pub(super) fn pages(wal: &Path, since: &Mark) -> std::io::Result<Vec<u32>> {
     let mut pages = Vec::new();
     if let Some(mut opened) = Opened::open(wal)? {
-        while let Some(page) = opened.page(pages.len() as u64)? {
+        let mut frame = if opened.header[SALT] == since.salt { since.bytes / opened.stride() } else { 0 };
+        while let Some(page) = opened.page(frame)? {
             pages.push(page);
+            frame += 1;
         }
     }
     Ok(pages)
@@ -120,20 +127,28 @@ mod tests {
     fn pages_are_those_since_the_beginning() {
         let folder = onceward_testkit::Folder::new();
         let wal = path(&folder.file());
-        assert_eq!((pages(&wal).expect("no file"), bytes(&wal)), (Vec::new(), 0));
+        let pages = |since: &Mark| super::pages(&wal, since);
+        let beginning = Mark::default();
+        assert_eq!((pages(&beginning).expect("no file"), bytes(&wal)), (Vec::new(), 0));
         let connection = Connection::open(folder.file()).expect("a new file");
         connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (x); CREATE TABLE b (x)").expect("tables");
-        let found = pages(&wal).expect("a WAL");
+        let found = pages(&beginning).expect("a WAL");
         assert!([1, 2, 3].iter().all(|page| found.contains(page)), "{found:?}");
+        let end = Mark::of(&wal).expect("a WAL");
+        assert_eq!(pages(&end).expect("a WAL"), Vec::<u32>::new(), "nothing since");
+        connection.execute_batch("INSERT INTO a VALUES (1)").expect("a row");
+        assert_eq!(pages(&end).expect("a WAL"), [2]);
+        assert_eq!(pages(&end.with_frames(0, 4_096)).expect("a WAL").len(), found.len() + 1);
         let fold = |mode| connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| row.get(0));
         let before = Mark::of(&wal).expect("a WAL");
         assert_eq!(before.since(&Mark::default()), bytes(&wal) - 32);
         assert_eq!(fold("RESTART"), Ok(0));
         connection.execute_batch("INSERT INTO b VALUES (1)").expect("a row");
         assert!(bytes(&wal) > 3 * 4_096, "what was there before is left behind it");
-        assert_eq!(pages(&wal).expect("a WAL"), [3]);
+        assert_eq!(pages(&beginning).expect("a WAL"), [3]);
+        assert_eq!(pages(&end).expect("a WAL"), [3], "it has started again since");
         assert_eq!(Mark::of(&wal).expect("a WAL").since(&before), 24 + 4_096);
         assert_eq!(fold("TRUNCATE"), Ok(0));
-        assert_eq!(pages(&wal).expect("an empty file"), Vec::<u32>::new());
+        assert_eq!(pages(&beginning).expect("an empty file"), Vec::<u32>::new());
     }
 }

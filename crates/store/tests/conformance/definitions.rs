@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::time::Duration;
-use onceward_store::{Catalog, Store, StoreError};
+use onceward_store::{Catalog, Conflict, Save, Store, StoreError};
 use onceward_testkit::user;
 use serde_json::json;
 
@@ -167,5 +167,29 @@ fn versions_that_meet_must_fit() {
         driver.ok(&ann, fire(parent, "close", json!({})), start()).await;
         let Err(StoreError::Unsound(found)) = store.put_definitions(&renamed).await else { panic!("taken") };
         assert!(found.beside.is_some_and(|beside| beside.contains("own.child")));
+    });
+}
+
+/// What was decided before a version came makes no record by the one that it displaced: it is decided again.
+#[test]
+fn nobody_is_made_by_a_version_that_was_displaced() {
+    on_each(async |store, _| {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(store).await;
+        let (ann, fields) = (user("ann"), json!({}));
+        let old = driver.create(&ann, "suite.box", fields.clone(), start()).await;
+        let (mut making, mut moving) = (driver.open(start()), driver.open(start()));
+        let make = driver.operation(&ann, crate::stage::driver::create("suite.task", fields));
+        driver.decide(&mut making, make.clone(), start()).await;
+        let earn = driver.operation(&ann, fire(old, "earn", json!({ "amount": 1 })));
+        driver.decide(&mut moving, earn, start()).await;
+        store.put_definitions(&changed("lease    = \"30s\"", "lease    = \"40s\"")).await.unwrap();
+        let said = driver.save(&making).await;
+        assert_eq!(said, Save::Conflict(Conflict::default()));
+        assert!(matches!(driver.save(&moving).await, Save::Saved { .. }), "those that are there go on");
+        driver = Driver::new(store).await;
+        let mut making = driver.open(start());
+        driver.decide(&mut making, make, start()).await;
+        assert!(matches!(driver.save(&making).await, Save::Saved { .. }));
     });
 }

@@ -35,13 +35,18 @@ pub(super) struct Rounds<'a> {
     buffer: Vec<u8>,
     /// How far the WAL was when the hold began.
     mark: Mark,
+    /// And what of it stood in the file then: it has not changed since.
+    folded: Mark,
+    /// How long one lasts.
+    hold: Duration,
     done: Backup,
 }
 
 impl<'a> Rounds<'a> {
     pub(super) fn new(source: &'a Source, part: &'a mut Part) -> Self {
         let done = Backup::default();
-        Self { source, part, copied: Vec::new(), left: 0, next: 0, buffer: vec![0; PIECE], mark: Mark::default(), done }
+        let (mark, buffer) = (Mark::default(), vec![0; PIECE]);
+        Self { source, part, copied: Vec::new(), left: 0, next: 0, buffer, mark, folded: mark, hold: HOLD, done }
     }
 
     pub(super) fn run(mut self, watch: &mut dyn FnMut(u64, u64)) -> Result<Backup, BackupError> {
@@ -56,8 +61,9 @@ impl<'a> Rounds<'a> {
             let pages = self.source.hold()?;
             let begun = Instant::now();
             let (mut left, mut copied) = (0, 0);
-            if let Some(pages) = pages {
+            if let Some((pages, frames)) = pages {
                 self.mark = self.source.wal_mark()?;
+                self.folded = self.mark.with_frames(frames, self.source.page_size());
                 self.resize(pages as usize);
                 left = self.left;
                 // Hardly less is left than before: as much was written as was copied.
@@ -80,7 +86,7 @@ impl<'a> Rounds<'a> {
             }
             held_up = None;
             // With every loss writers get half the time they had, until they have lost.
-            copied += self.copy(HOLD / (1 << losses.min(10)), watch)?;
+            copied += self.copy(self.hold / (1 << losses.min(10)), watch)?;
             last = Some((left, copied));
             self.done.holds += 1;
             self.done.longest_hold = self.done.longest_hold.max(begun.elapsed());
@@ -96,7 +102,7 @@ impl<'a> Rounds<'a> {
     /// What has changed since it was copied is to be copied again.
     fn note_changes(&mut self) -> Result<(), BackupError> {
         self.done.wal_bytes = self.done.wal_bytes.max(self.source.wal_bytes());
-        for page in self.source.changed()? {
+        for page in self.source.changed(&self.folded)? {
             // Pages are counted from one. One beyond those known is new, and not copied yet.
             if let Some(copied) = self.copied.get_mut((page as usize).wrapping_sub(1)) {
                 self.done.pages_again += u64::from(std::mem::take(copied));
@@ -110,14 +116,14 @@ impl<'a> Rounds<'a> {
         self.left = self.copied.iter().filter(|copied| !**copied).count();
     }
 
-    /// Copy what is left, for so long at most. How many pages it was.
+    /// Copy what is left, for so long at most, but one piece at least: on a slow disk, too, it gets on. How many pages it was.
     fn copy(&mut self, most: Duration, watch: &mut dyn FnMut(u64, u64)) -> Result<usize, BackupError> {
         let (since, before) = (Instant::now(), self.left);
-        while self.left > 0 && since.elapsed() < most {
+        while self.left > 0 {
             self.piece()?;
             watch((self.copied.len() - self.left) as u64, self.copied.len() as u64);
             self.done.wal_bytes = self.done.wal_bytes.max(self.source.wal_bytes());
-            if self.source.wal_mark()?.since(&self.mark) > WAL_BYTES {
+            if since.elapsed() >= most || self.source.wal_mark()?.since(&self.mark) > WAL_BYTES {
                 break;
             }
         }
@@ -145,5 +151,41 @@ impl<'a> Rounds<'a> {
             room -= count;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// What stands in the WAL from before is folded back once, and then does not count, however many holds it takes; what is written
+    /// between two of them does.
+    #[test]
+    fn only_what_has_changed_is_copied_again() {
+        for is_written in [false, true] {
+            let folder = onceward_testkit::Folder::new();
+            let writer = Connection::open(folder.file()).expect("a new file");
+            let tables =
+                "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 1; CREATE TABLE a (x)";
+            writer.execute_batch(tables).expect("a table");
+            for _ in 0..4 {
+                writer.execute("INSERT INTO a VALUES (zeroblob(1048576))", []).expect("a megabyte");
+            }
+            let source = Source::open(&folder.file()).expect("a source");
+            let mut part = Part::begin(&folder.file().with_extension("copy")).expect("a new file");
+            let rounds = Rounds { hold: Duration::ZERO, ..Rounds::new(&source, &mut part) };
+            let mut pieces = 0;
+            let done = rounds.run(&mut |_, _| {
+                pieces += 1;
+                if is_written && pieces == 2 {
+                    writer.execute("UPDATE a SET x = randomblob(1048576) WHERE rowid = 1", []).expect("changed");
+                }
+            });
+            let done = done.expect("a copy");
+            assert!(done.holds > 2, "one piece a hold: {done:?}");
+            assert_eq!(done.pages_again > 0, is_written, "{done:?}");
+        }
     }
 }

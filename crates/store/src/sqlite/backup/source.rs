@@ -90,25 +90,23 @@ impl Source {
         Ok(self.gate.execute_batch("ROLLBACK").map_err(StoreError::from)?)
     }
 
-    /// Pages that may have changed since the last hold began. Exact only while that hold lasts and the gate is closed: the WAL
+    /// Pages that may have changed since the last hold began, with the WAL folded up to this mark. Exact only while that hold lasts and the gate is closed: the WAL
     /// has then started from its beginning once at most, right at the hold's, with all of what it had lost in the file.
-    pub(super) fn changed(&self) -> Result<Vec<u32>, BackupError> {
-        wal::pages(&self.wal).map_err(|error| BackupError::File(self.wal.clone(), error))
+    pub(super) fn changed(&self, folded: &Mark) -> Result<Vec<u32>, BackupError> {
+        wal::pages(&self.wal, folded).map_err(|error| BackupError::File(self.wal.clone(), error))
     }
 
     /// End the last hold and begin the next, with the gate closed. `None`: somebody reads an older state, so not all of the WAL
     /// could be folded back. Then the file does not stand still, but the WAL does not start from its beginning either, and
-    /// nothing that is written is missed. Otherwise the number of pages.
-    pub(super) fn hold(&self) -> Result<Option<u32>, BackupError> {
+    /// nothing that is written is missed. Otherwise the number of pages, and of frames that stand in the WAL and in the file.
+    pub(super) fn hold(&self) -> Result<Option<(u32, u64)>, BackupError> {
         self.let_go()?;
-        let is_folded = self.fold()?;
+        let folded = self.fold()?;
         let begin = "BEGIN; SELECT count(*) FROM sqlite_schema";
         self.hold.execute_batch(begin).map_err(StoreError::from)?;
-        if !is_folded {
-            return Ok(None);
-        }
+        let Some(frames) = folded else { return Ok(None) };
         let pages = self.hold.pragma_query_value(None, "page_count", |row| row.get(0)).map_err(StoreError::from)?;
-        Ok(Some(pages))
+        Ok(Some((pages, frames)))
     }
 
     pub(super) fn let_go(&self) -> Result<(), BackupError> {
@@ -118,17 +116,20 @@ impl Source {
         Ok(())
     }
 
-    fn fold(&self) -> Result<bool, BackupError> {
+    /// How many frames there are, all of them folded back; `None` where not all could be.
+    fn fold(&self) -> Result<Option<u64>, BackupError> {
         let since = Instant::now();
         loop {
             let folded = self.hold.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 let (is_busy, in_wal, done): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                Ok(is_busy == 0 && in_wal == done)
+                // Nobody has a WAL where there are less than none.
+                let frames = u64::try_from(in_wal).unwrap_or(0);
+                Ok((is_busy == 0 && in_wal == done).then_some(frames))
             });
             match folded.map_err(StoreError::from) {
-                Ok(true) => return Ok(true),
-                Ok(false) | Err(StoreError::Busy) if since.elapsed() < READERS => std::thread::sleep(NAP),
-                Ok(false) | Err(StoreError::Busy) => return Ok(false),
+                Ok(Some(frames)) => return Ok(Some(frames)),
+                Ok(None) | Err(StoreError::Busy) if since.elapsed() < READERS => std::thread::sleep(NAP),
+                Ok(None) | Err(StoreError::Busy) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
         }
