@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use onceward_core::decide::{Call, Create};
-use onceward_core::record::Token;
+use onceward_core::record::{Actor, Token};
 use onceward_core::value::RecordId;
 use onceward_engine::{Answer, Asked, Checks, Config, Engine, EngineError, Once, Submission, Wanted};
 use onceward_store::{AnyStore, Clock, MemoryStore, Store};
@@ -221,6 +221,10 @@ fn a_key_that_is_on_its_way() {
         store.have_come(1).await;
         let followers: Vec<_> = (0..10).map(|_| submitting(&engine, lane("a").once("k"))).collect();
         assert_eq!(code(&engine.submit(lane("b").once("k")).await), "key_reused", "told at once");
+        // The same owner with other roles may be told otherwise: it comes again.
+        let mut other = lane("a").once("k");
+        other.actor = Actor::new("ann", &["moderator"]);
+        assert_eq!(code(&engine.submit(other).await), "still_running");
         until_waiting(&engine, 11).await;
         store.gate.add_permits(10);
         let first = first.await.unwrap().unwrap();
