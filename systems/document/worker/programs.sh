@@ -18,6 +18,18 @@ leave() {
     # shellcheck disable=SC2086 # They are words.
     [ -z "$running" ] || kill $running 2>/dev/null
     wait
+    # Before coreutils 9.2 `timeout` leaves a program behind if it is told to end in the moment in which it begins it. Each has told its number;
+    # one that has not yet finds no place for it any more, and does not begin.
+    tries=0
+    while [ -d "$folder/at" ] && ! rmdir "$folder/at" 2>/dev/null && [ "$tries" -lt 20 ]; do
+        if read -r left 2>/dev/null <"$folder/at/pid" && [ -n "$left" ]; then
+            kill "$left" 2>/dev/null
+            rm -f "$folder/at/pid"
+        else
+            sleep 0.1
+        fi
+        tries=$((tries + 1))
+    done
     [ -z "$folder" ] || rm -rf "$folder"
     [ -n "$ended" ] || fail SYSTEM_TRANSIENT "the script could not go on" 75
 }
@@ -29,7 +41,7 @@ trap 'ended=yes; exit 130' INT HUP
 umask 077
 find "${TMPDIR:-/tmp}/" -maxdepth 1 -type d -user "$(id -u)" -name 'onceward-document.*' -mmin +1440 -exec rm -rf {} + 2>/dev/null
 folder=$(mktemp -d "${TMPDIR:-/tmp}/onceward-document.XXXXXX" 2>/dev/null) || no_room
-mkfifo "$folder/out" "$folder/err" 2>/dev/null || no_room
+mkfifo "$folder/out" "$folder/err" 2>/dev/null && mkdir "$folder/at" 2>/dev/null || no_room
 
 # In kilobytes; where it cannot be set, it stays as it is.
 memory=$((megabytes * 1024))
@@ -56,10 +68,13 @@ run() { # BYTES FILE PROGRAM ARGUMENT...
     out=$!
     { head -c 65536 >"$folder/said" && cat; } 2>/dev/null <"$folder/err" >/dev/null &
     err=$!
-    (ulimit -v "$memory" && exec timeout --foreground --kill-after=5 "$allowed" "$@") >"$folder/out" 2>"$folder/err" &
+    # shellcheck disable=SC2016 # They are the inner shell's.
+    (ulimit -v "$memory" && exec timeout --foreground --kill-after=5 "$allowed" \
+        sh -c 'echo "$$" >"$0/pid" || exit 125; exec "$@"' "$folder/at" "$@") >"$folder/out" 2>"$folder/err" &
     running="$! $out $err"
     wait "$!" 2>/dev/null
     status=$?
+    rm -f "$folder/at/pid"
     running="$out $err"
     now
     # The program was killed, by `timeout` if its time is over.

@@ -62,7 +62,10 @@ fn without_its_programs_it_says_so() {
 
 /// A run that is at this program now, which will not end; and word of when the program's process is gone.
 fn caught_in(program: &str) -> (Run, Child, mpsc::Receiver<()>) {
-    let run = Run::new();
+    caught_at(Run::new(), program)
+}
+
+fn caught_at(run: Run, program: &str) -> (Run, Child, mpsc::Receiver<()>) {
     let pipe = run.place("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
     let run = run.instead(program, &format!("exec 3>'{}'\necho up >&3\nexec sleep 600", pipe.display()));
@@ -102,6 +105,17 @@ fn told_alone_it_ends_at_once_with_all_it_has_started() {
         assert_eq!((ended.exit, &*ended.said), (Some(143), ""), "{program}: {ended:?}");
         assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "{program} goes on");
     }
+}
+
+/// `timeout` of older coreutils dies alone if it is told to end in the moment in which it has begun a program.
+#[test]
+fn what_timeout_leaves_behind_is_ended() {
+    let dies_alone = "trap 'exit 143' TERM\nshift 3\n\"$@\" &\nwait";
+    let (run, child, gone) = caught_at(Run::new().instead("timeout", dies_alone), "pdfinfo");
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
+    let ended = run.end(child);
+    assert_eq!((ended.exit, &*ended.said), (Some(143), ""), "{ended:?}");
+    assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "pdfinfo goes on");
 }
 
 /// SIGKILL leaves the folder; a run that begins a day later takes it away, and nothing else.
