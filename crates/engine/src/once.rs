@@ -53,6 +53,11 @@ impl Once {
         Self { digest: digest.into(), ..self }
     }
 
+    /// Under which it is kept.
+    pub(crate) fn name(&self, actor: &Actor) -> RequestName {
+        RequestName { owner: Arc::clone(&actor.id), key: Arc::clone(&self.key) }
+    }
+
     /// A key has from 1 to 255 characters. Control characters are the engine's own.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         let fits = !self.key.is_empty() && self.key.chars().count() <= KEY_CHARS;
@@ -91,7 +96,7 @@ impl Running {
 
     /// Begin, or give the follower back as one that waits for the first of its key. `None`: it will be answered.
     pub(crate) fn begin(self: &Arc<Self>, actor: &Actor, once: &Once, follower: Follower) -> Option<(Keyed, Follower)> {
-        let name = RequestName { owner: Arc::clone(&actor.id), key: Arc::clone(&once.key) };
+        let name = once.name(actor);
         match self.asked().entry(name.clone()) {
             Entry::Occupied(mut first) if first.get().digest == once.digest => {
                 // One owner's keys may have other roles: what is refused to one of them is not yet refused to the other.

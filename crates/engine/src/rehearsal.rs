@@ -2,14 +2,13 @@
 //! nothing on the disk. Whoever may make nothing fills nothing. And what comes for the second time can be known before it has come.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use onceward_core::decide::{Call, Create, Decision, Key, NoOpReason, Operation, Refusal, Snapshot, decide};
 use onceward_core::model::Definitions;
 use onceward_core::record::{Actor, Payload};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{Base, RequestName, Store};
+use onceward_store::{Base, Store};
 
 use crate::admission::Bounds;
 use crate::engine::Engine;
@@ -71,8 +70,7 @@ fn refused(definitions: &Definitions, submission: &Submission, now: Time) -> Opt
 /// Whether its key was used: then it is answered as it was, though it would not be taken any more.
 async fn was_carried_out<S: Store>(store: &S, submission: &Submission) -> Result<bool, EngineError> {
     let Some(once) = &submission.once else { return Ok(false) };
-    let name = RequestName { owner: Arc::clone(&submission.actor.id), key: Arc::clone(&once.key) };
-    Ok(store.request(&name).await?.is_some())
+    Ok(store.request(&once.name(&submission.actor)).await?.is_some())
 }
 
 /// Rounds of loading for one look: more than any lifecycle asks for.

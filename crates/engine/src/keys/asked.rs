@@ -15,7 +15,7 @@ const OWNER: usize = 1_000;
 const NAME: usize = 100;
 
 /// Those that the engine knows itself.
-pub(super) const ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
+const ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
 
 /// Roles, and lifecycles, of one key.
 const MOST: usize = 100;
@@ -56,7 +56,7 @@ impl NewKey {
             return bad("a role has letters, digits, `.`, `_` and `-`, at most 100 of them, and is not `engine`");
         }
         // Any other word may be a role of a lifecycle to come; one that is almost ours is a slip, and would make a producer of a viewer.
-        for role in self.roles.iter().filter(|role| !ROLES.contains(&&***role) && !named.contains(*role)) {
+        for role in unknown(&self.roles, named) {
             let role_in_small = role.to_ascii_lowercase();
             // With another first letter it is another word: `moderator` is not `operator`.
             let alike = ROLES.into_iter().filter(|ours| ours.get(..1) == role_in_small.get(..1));
@@ -82,6 +82,11 @@ impl NewKey {
         }
         Ok(self)
     }
+}
+
+/// Roles that are neither ours nor named by a lifecycle.
+pub(super) fn unknown<'a>(roles: &'a [Arc<str>], named: &'a BTreeSet<Arc<str>>) -> impl Iterator<Item = &'a Arc<str>> {
+    roles.iter().filter(|role| !ROLES.contains(&&***role) && !named.contains(*role))
 }
 
 fn is_text(text: &str, least: usize, most: usize) -> bool {

@@ -17,7 +17,7 @@ use onceward_store::{ApiKey, KeptKeys, KeyEdit, KeySave, Store};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep};
 
-use super::asked::{NewKey, ROLES};
+use super::asked::{NewKey, unknown};
 use super::identity::{Identity, must_be_operator};
 use super::ring::Ring;
 use super::text::KeyText;
@@ -192,8 +192,7 @@ impl<'a, S: Store> Keys<'a, S> {
         if self.store.definitions().await?.definitions.lifecycles.is_empty() {
             return Ok(Vec::new());
         }
-        let named = self.named().await?;
-        Ok(roles.iter().filter(|role| !ROLES.contains(&&***role) && !named.contains(*role)).cloned().collect())
+        Ok(unknown(roles, &self.named().await?).cloned().collect())
     }
 
     /// The roles that lifecycles ask for.

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::desk::{At, Moved, Moving};
-use crate::answer::{Outcome, complain, say};
+use crate::answer::{Outcome, complain, counted, say};
 use crate::bar::Bar;
 
 /// Records that could not be moved, and are named one by one.
@@ -103,7 +103,7 @@ impl MoveRecords {
             complain(&format!("not moved: {} more\n", all.left.len() - NAMED));
         }
         let to = all.to.get(..12).unwrap_or(&all.to);
-        let records = if all.count == 1 { "1 record".to_owned() } else { format!("{} records", all.count) };
+        let records = counted(all.count, "record", "records");
         let did = if self.dry_run {
             "would be moved"
         } else if all.count == 1 {

@@ -90,8 +90,8 @@ impl Source {
         Ok(self.gate.execute_batch("ROLLBACK").map_err(StoreError::from)?)
     }
 
-    /// Pages that may have changed since the last hold began, with the WAL folded up to this mark. Exact only while that hold lasts and the gate is closed: the WAL
-    /// has then started from its beginning once at most, right at the hold's, with all of what it had lost in the file.
+    /// Pages that may have changed since the last hold began, with the WAL folded up to this mark. Exact only while that hold lasts
+    /// and the gate is closed: the WAL has then started from its beginning once at most, right at the hold's, with all of what it had lost in the file.
     pub(super) fn changed(&self, folded: &Mark) -> Result<Vec<u32>, BackupError> {
         wal::pages(&self.wal, folded).map_err(|error| BackupError::File(self.wal.clone(), error))
     }
@@ -122,7 +122,7 @@ impl Source {
         loop {
             let folded = self.hold.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 let (is_busy, in_wal, done): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                // Nobody has a WAL where there are less than none.
+                // Less than none: there is no WAL.
                 let frames = u64::try_from(in_wal).unwrap_or(0);
                 Ok((is_busy == 0 && in_wal == done).then_some(frames))
             });
