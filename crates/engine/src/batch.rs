@@ -15,6 +15,7 @@ use crate::checks;
 use crate::counted::{KINDS, kind};
 use crate::deciding::{Decided, Hints, decide_all};
 use crate::error::EngineError;
+use crate::leasing;
 use crate::queue::{Incoming, Reply, Request, seed};
 use crate::shared::Shared;
 use crate::spans::{self, OperationSpan};
@@ -261,6 +262,7 @@ type Attempted = (Vec<Reply>, Save, Hints);
 /// Decide and save once. Those that must ask the outside first leave the chunk.
 async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk) -> Result<Attempted, EngineError> {
     let store = &shared.store;
+    let came = Instant::now();
     let mut catalog = store.definitions().await?;
     let now = store.now().await?;
     let hints = std::mem::take(&mut chunk.hints);
@@ -279,6 +281,7 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
         let hints = Hints { keys: decided.base.keys(), answered: answered.clone() };
         decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
     }
+    let grants = leasing::grant(shared, &catalog.definitions, &mut decided, now).await?;
     let Decided { base, mut writes, replies, asks, .. } = decided;
     // That nothing is due any more is told to nobody but the engine, which looks again: it needs no transaction to compare it,
     // unless it rests on memory.
@@ -311,7 +314,8 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
             if let Some(spans) = &shared.config.spans {
                 spans::tell(&**spans, &batch.writes);
             }
-            shared.signals.saved(&batch.writes, *last, now);
+            shared.signals.saved(&batch.writes, *last, now, &grants.records());
+            grants.give(shared, came.elapsed());
             Hints::default()
         }
         Save::Conflict(conflict) => {
@@ -347,9 +351,14 @@ const CHANCE_BITS: u32 = 54;
 /// to the outside need none of it: core orders them by their record's version.
 fn number(requests: &mut [Request]) {
     for (at, request) in requests.iter_mut().enumerate().filter(|(_, request)| request.operation.answers.is_empty()) {
-        let at = u128::try_from(at).unwrap_or(u128::MAX) << CHANCE_BITS & ((1 << ID_BITS) - 1);
-        request.operation.seed = request.operation.seed & ((1 << CHANCE_BITS) - 1) | at;
+        request.operation.seed = numbered(request.operation.seed, at);
     }
+}
+
+/// A seed for the operation at this place of a batch.
+pub(crate) fn numbered(seed: u128, at: usize) -> u128 {
+    let at = u128::try_from(at).unwrap_or(u128::MAX) << CHANCE_BITS & ((1 << ID_BITS) - 1);
+    seed & ((1 << CHANCE_BITS) - 1) | at
 }
 
 fn leave<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk, mut asks: Vec<(usize, Vec<Question>)>) {

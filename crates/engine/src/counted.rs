@@ -87,6 +87,8 @@ pub struct Measures {
     pub waiting: usize,
     pub room: usize,
     pub waiting_bytes: usize,
+    /// Calls that have found no job and wait for one.
+    pub idle: usize,
     /// Records that are due and cannot be moved.
     pub set_aside: usize,
 }
@@ -95,12 +97,15 @@ pub struct Measures {
 pub(crate) const KINDS: [&str; 12] =
     ["create", "fire", "lease", "start", "heartbeat", "commit", "finish", "fail", "yield", "due", "lost", "move"];
 
+/// The place of leases.
+const LEASE: usize = 2;
+
 /// A call's place in [`KINDS`].
 pub(crate) const fn kind(call: &Call) -> usize {
     match call {
         Call::Create(_) => 0,
         Call::Fire { .. } => 1,
-        Call::Lease { .. } => 2,
+        Call::Lease { .. } => LEASE,
         Call::Start { .. } => 3,
         Call::Heartbeat { .. } => 4,
         Call::Commit { .. } => 5,
@@ -182,6 +187,11 @@ impl Counted {
     /// A call was answered, so long after it came.
     pub(crate) fn answered(&self, call: &Call, took: Duration) {
         self.latency[kind(call)].add_time(took);
+    }
+
+    /// A job was leased in the batch that made it, which took so long.
+    pub(crate) fn leased(&self, took: Duration) {
+        self.latency[LEASE].add_time(took);
     }
 
     /// Calls of a lifecycle were answered again.

@@ -13,7 +13,7 @@ use onceward_core::value::RecordId;
 use onceward_store::{Base, Outcome, RequestName, Store, Write};
 
 use crate::error::EngineError;
-use crate::once;
+use crate::once::{self, Keyed};
 use crate::queue::{Answer, Reply, Request};
 
 /// Rounds of loading in which nothing was decided, and turns of due records for one operation: more than any lifecycle can
@@ -47,6 +47,25 @@ impl Decided {
     /// Whether something in it is refused.
     pub(crate) fn refuses(&self) -> bool {
         self.writes.iter().any(|write| matches!(write.outcome, Outcome::Refusal(_)))
+    }
+
+    /// As it stands now.
+    fn answer(&self, operation: &Operation, subject: RecordId) -> Answer {
+        let record = self.base.snapshot().record(subject).cloned();
+        let version = record.as_ref().map(|record| record.version);
+        let live = record.as_ref().and_then(|record| record.live_execution());
+        let token = live.filter(|_| matches!(operation.call, Call::Lease { .. })).map(|execution| execution.token);
+        Answer {
+            subject,
+            version,
+            token,
+            record,
+            spawned: Vec::new(),
+            met: Vec::new(),
+            already: None,
+            stop: false,
+            replayed: false,
+        }
     }
 }
 
@@ -133,6 +152,34 @@ async fn decide_on<S: Store>(
             }
         }
     }
+}
+
+/// Looks at the store for one that nobody asked for.
+const LOOKS: usize = 4;
+
+/// Decide one more, which nobody has asked for: it is part of the batch only where it changes something, and fails nobody.
+pub(crate) async fn decide_more<S: Store>(
+    store: &S,
+    definitions: &Definitions,
+    decided: &mut Decided,
+    operation: Operation,
+    keyed: Option<&Keyed>,
+    now: Time,
+) -> Option<Answer> {
+    for _ in 0..LOOKS {
+        match decide(definitions, decided.base.snapshot(), &operation, now) {
+            Decision::Missing(keys) => store.load(&mut decided.base, &keys).await.ok()?,
+            Decision::Changes(changes) => {
+                decided.base.apply(&changes);
+                let answer = decided.answer(&operation, changes.subject);
+                let request = keyed.map(|keyed| keyed.with(&answer));
+                decided.writes.push(Write { request, ..Write::new(operation, Outcome::Changes(changes)) });
+                return Some(answer);
+            }
+            Decision::NoOp(_) | Decision::Refusal(_) | Decision::Due { .. } | Decision::Ask(_) => return None,
+        }
+    }
+    None
 }
 
 /// Rounds without a decision before anything is loaded ahead: what most operations need is found by then.
@@ -247,12 +294,12 @@ impl Turn<'_> {
                 Decision::Changes(changes) => {
                     self.decided.base.apply(&changes);
                     let (subject, stop) = (changes.subject, changes.stop);
-                    let answer = Answer { stop, spawned: spawned(&changes), ..self.answer(operation, subject) };
+                    let answer = Answer { stop, spawned: spawned(&changes), ..self.decided.answer(operation, subject) };
                     (Outcome::Changes(changes), Ok(answer))
                 }
                 Decision::NoOp(no_op) => {
                     let (already, met) = (Some(no_op.reason), no_op.met.clone());
-                    let answer = Answer { met, already, ..self.answer(operation, no_op.subject) };
+                    let answer = Answer { met, already, ..self.decided.answer(operation, no_op.subject) };
                     (Outcome::NoOp(no_op), Ok(answer))
                 }
                 Decision::Refusal(refusal) => (Outcome::Refusal(refusal.clone()), Err(EngineError::Refused(refusal))),
@@ -264,24 +311,6 @@ impl Turn<'_> {
             return Ok(reply);
         }
         Err(Pause::Failed(EngineError::Undecided))
-    }
-
-    fn answer(&self, operation: &Operation, subject: RecordId) -> Answer {
-        let record = self.decided.base.snapshot().record(subject).cloned();
-        let version = record.as_ref().map(|record| record.version);
-        let live = record.as_ref().and_then(|record| record.live_execution());
-        let token = live.filter(|_| matches!(operation.call, Call::Lease { .. })).map(|execution| execution.token);
-        Answer {
-            subject,
-            version,
-            token,
-            record,
-            spawned: Vec::new(),
-            met: Vec::new(),
-            already: None,
-            stop: false,
-            replayed: false,
-        }
     }
 
     /// What is due on these records comes first, each an operation of its own. It stays decided also where the operation

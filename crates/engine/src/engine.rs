@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::counted::{Counted, Measures, Tally};
 use crate::error::EngineError;
 use crate::keys::KeyDesk;
-use crate::leasing::{self, Desk, Leased, Wanted};
+use crate::leasing::{self, Desk, GoesOn, Leased, Wanted};
 use crate::objects::{Arrived, Arriving, Objects};
 use crate::prune::{PruneOptions, Pruned};
 use crate::queue::{Answer, Queue, Submission};
@@ -228,13 +228,13 @@ impl<S: Store + 'static> Engine<S> {
         leasing::lease(&self.shared, actor, wanted).await
     }
 
-    /// The same, and none as soon as `goes_on` says no: it is asked at the beginning, when there is news of work, and on
-    /// [`wake`](Self::wake).
+    /// The same, and none as soon as `goes_on` says no: it is asked at the beginning, when there is news of work or a job, and
+    /// on [`wake`](Self::wake).
     pub async fn lease_while(
         &self,
         actor: &Actor,
         wanted: &Wanted,
-        goes_on: &(dyn Fn() -> bool + Sync),
+        goes_on: &GoesOn,
     ) -> Result<Vec<Leased>, EngineError> {
         leasing::lease_while(&self.shared, actor, wanted, goes_on).await
     }
@@ -282,7 +282,7 @@ impl<S: Store + 'static> Engine<S> {
     /// Take out what is over by now. The engine does so by itself, as its [`Config::retention`] says; this is for doing it by hand.
     pub async fn prune(&self, options: &PruneOptions) -> Result<Pruned, EngineError> {
         let pruned = prune::prune(&self.shared.store, options).await?;
-        prune::tell(&self.shared, &pruned).await;
+        prune::tell(&self.shared, &pruned);
         if !options.dry_run {
             prune::tidy(&self.shared).await?;
         }
@@ -313,6 +313,7 @@ impl<S: Store + 'static> Engine<S> {
             waiting: self.waiting(),
             room,
             waiting_bytes,
+            idle: self.shared.signals.lines.wishes(),
             set_aside: self.shared.set_aside.len(),
             ..self.shared.counted.measures()
         }

@@ -1,7 +1,9 @@
 //! Jobs for workers. The store names candidates in their order, `decide` says who may have one, and no job is offered to
-//! two callers of this engine at once. Should two engines offer the same, one of them loses and looks again.
+//! two callers of this engine at once. Should two engines offer the same, one of them loses and looks again. Where there is none, the
+//! batch that makes the next one leases it right there.
 
 mod desk;
+mod wish;
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -23,6 +25,7 @@ use crate::shared::Shared;
 
 pub(crate) use desk::Desk;
 use desk::pick;
+pub(crate) use wish::{Wish, grant};
 
 /// Rounds in which we were refused jobs that are offered again, before waiting for news: their keys are full, or they cannot be leased.
 const ROUNDS: usize = 5;
@@ -38,6 +41,9 @@ const SEEN: Duration = Duration::from_secs(10);
 
 /// A call that waits longer is asked again by its caller.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
+
+/// Says whether somebody who waits still wants anything.
+pub type GoesOn = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// What a worker asks for.
 #[derive(Clone, Debug)]
@@ -97,7 +103,7 @@ pub(crate) async fn lease<S: Store>(
     actor: &Actor,
     wanted: &Wanted,
 ) -> Result<Vec<Leased>, EngineError> {
-    lease_while(shared, actor, wanted, &|| true).await
+    lease_while(shared, actor, wanted, &(Arc::new(|| true) as GoesOn)).await
 }
 
 /// The same, and none as soon as nobody wants any more: asked when there is news of work.
@@ -105,7 +111,7 @@ pub(crate) async fn lease_while<S: Store>(
     shared: &Shared<S>,
     actor: &Actor,
     wanted: &Wanted,
-    goes_on: &(dyn Fn() -> bool + Sync),
+    goes_on: &GoesOn,
 ) -> Result<Vec<Leased>, EngineError> {
     let mut most = wanted.most.min(shared.config.batch);
     let mut keyed = None;
@@ -170,8 +176,22 @@ pub(crate) async fn lease_while<S: Store>(
         if now >= until {
             return Ok(Vec::new());
         }
-        if tokio::time::timeout(SEEN.min(until - now), turn).await.is_ok() {
-            waiter.was_woken();
+        let wish = Wish::new(actor, Wanted { most, ..wanted.clone() }, once, goes_on);
+        let mut wished = waiter.wish(wish);
+        tokio::select! {
+            biased;
+            () = turn => waiter.was_woken(),
+            leased = wished.given() => {
+                if leased.is_empty() {
+                    continue;
+                }
+                return Ok(leased);
+            }
+            () = tokio::time::sleep(SEEN.min(until - now)) => {}
+        }
+        let leased = wished.withdraw().await;
+        if !leased.is_empty() {
+            return Ok(leased);
         }
     }
 }

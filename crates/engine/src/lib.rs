@@ -101,7 +101,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use http::Http;
 pub use keys::{Identity, KeyDesk, KeyText, Keys, NewKey};
-pub use leasing::{Leased, Wanted};
+pub use leasing::{GoesOn, Leased, Wanted};
 pub use ledger::{AccountStatement, Line, Onward};
 pub use lifecycles::version_of;
 pub use moving::{Left, MOST_MOVED, MovePlan, Moved, Moving};

@@ -87,7 +87,7 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
         // Where the store fails there is no hurry: what is over stays over.
         match prune(&shared.store, &options).await {
             Ok(pruned) => {
-                tell(&shared, &pruned).await;
+                tell(&shared, &pruned);
                 if let Err(error) = tidy(&shared).await {
                     warn!(code = error.code(), "payloads that are nobody's could not be taken away");
                 }
@@ -103,7 +103,7 @@ async fn is_our_turn<S: Store>(store: &S, every: Duration) -> bool {
 }
 
 /// Whoever follows the log learns of the checkpoint.
-pub(crate) async fn tell<S: Store>(shared: &Shared<S>, pruned: &Pruned) {
+pub(crate) fn tell<S: Store>(shared: &Shared<S>, pruned: &Pruned) {
     let Pruned { records, entries, requests, held, .. } = pruned;
     if pruned.checkpoint.is_some() || *requests > 0 {
         info!(records, entries, requests, held, "pruned");
@@ -111,8 +111,8 @@ pub(crate) async fn tell<S: Store>(shared: &Shared<S>, pruned: &Pruned) {
     if !pruned.damaged.is_empty() {
         warn!(records = pruned.damaged.len(), "records that are over are damaged, and stay: run `onceward verify`");
     }
-    if let (Some(place), Ok(now)) = (pruned.checkpoint, shared.store.now().await) {
-        shared.signals.saved(&[], place, now);
+    if let Some(place) = pruned.checkpoint {
+        shared.signals.logged(place);
     }
 }
 

@@ -1,12 +1,13 @@
 //! Who is woken by what was saved. A signal is a hint: whoever waits for one looks for itself now and then.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onceward_core::decide::{RecordChange, in_order, next_due, readiness};
 use onceward_core::time::Time;
+use onceward_core::value::RecordId;
 use onceward_store::{Outcome, Write};
 use tokio::sync::{Notify, watch};
 
@@ -44,8 +45,8 @@ impl Default for Signals {
 }
 
 impl Signals {
-    /// A batch was saved.
-    pub(crate) fn saved(&self, writes: &[Write], last: u64, now: Time) {
+    /// A batch was saved. Jobs that it has given to somebody already call for nobody.
+    pub(crate) fn saved(&self, writes: &[Write], last: u64, now: Time, given: &HashSet<RecordId>) {
         let (mut earliest, mut later) = (None, Vec::new());
         // How many of each lifecycle may have become leasable.
         let mut ready: HashMap<&str, usize> = HashMap::new();
@@ -54,7 +55,7 @@ impl Signals {
             for change in &changes.records {
                 let mut jobs = usize::from(frees_others(change));
                 match readiness(&change.after) {
-                    Some(waiting) if waiting.from <= now => jobs += 1,
+                    Some(waiting) if waiting.from <= now => jobs += usize::from(!given.contains(&change.after.id)),
                     Some(waiting) => later.push(waiting.from),
                     None => {}
                 }
@@ -69,7 +70,7 @@ impl Signals {
         if !later.is_empty() {
             self.remember(later);
         }
-        self.log.send_modify(|known| *known = last.max(*known));
+        self.logged(last);
         if earliest.is_some_and(|due| due.micros() < self.next_look.load(Ordering::SeqCst)) {
             self.timers.notify_one();
         }
@@ -77,6 +78,11 @@ impl Signals {
             let jobs = |name: &Arc<str>| ready.get(&**name).copied().unwrap_or(0);
             self.lines.wake_each(|lifecycles| lifecycles.iter().map(jobs).sum());
         }
+    }
+
+    /// The log is written up to here.
+    pub(crate) fn logged(&self, last: u64) {
+        self.log.send_modify(|known| *known = last.max(*known));
     }
 
     /// Jobs become ready at these times.

@@ -2,13 +2,18 @@
 //! thousand workers wait at the price of one.
 //!
 //! Whoever is woken looks, or passes its turn on: a job for which somebody was woken is never left lying because that one went away.
+//!
+//! Whoever has looked and found nothing leaves a wish: a batch that makes a job for it leases it the job right there. A wish stands only
+//! as long as nothing else is known to be there, since what waits goes first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
+use tokio::sync::{Notify, oneshot};
+
+use crate::leasing::{Leased, Wish};
 
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
@@ -16,12 +21,29 @@ pub(crate) struct Lines {
     news: AtomicU64,
     /// Those who ask for the same stand in one line.
     lines: Mutex<HashMap<Vec<Arc<str>>, Arc<Line>>>,
+    /// Wishes that were made so far: whoever came first is served first.
+    wished: AtomicU64,
+    /// Wishes that stand. A batch for which there is none need not look at the lines.
+    standing: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Line {
     told: Arc<Notify>,
     waiting: AtomicUsize,
+    wishes: Mutex<BTreeMap<u64, Standing>>,
+}
+
+#[derive(Debug)]
+struct Standing {
+    wish: Wish,
+    give: oneshot::Sender<Vec<Leased>>,
+}
+
+impl Line {
+    fn wishes(&self) -> MutexGuard<'_, BTreeMap<u64, Standing>> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Lines {
@@ -52,19 +74,106 @@ impl Lines {
     pub(crate) fn wake_each(&self, jobs: impl Fn(&[Arc<str>]) -> usize) {
         self.news.fetch_add(1, Ordering::SeqCst);
         for (lifecycles, line) in &*self.lines() {
-            for _ in 0..jobs(lifecycles).min(line.waiting.load(Ordering::SeqCst)) {
+            let woken = jobs(lifecycles).min(line.waiting.load(Ordering::SeqCst));
+            for _ in 0..woken {
                 line.told.notify_one();
             }
+            // What they are woken for goes before what comes next.
+            self.end(line, woken);
         }
     }
 
     pub(crate) fn wake_all(&self) {
         self.news.fetch_add(1, Ordering::SeqCst);
-        self.lines().values().for_each(|line| line.told.notify_waiters());
+        for line in self.lines().values() {
+            line.told.notify_waiters();
+            self.end(line, usize::MAX);
+        }
+    }
+
+    /// The first wishes of a line stand no longer.
+    fn end(&self, line: &Line, most: usize) {
+        let mut wishes = line.wishes();
+        for _ in 0..most.min(wishes.len()) {
+            wishes.pop_first();
+            self.standing.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// How many stand.
+    pub(crate) fn wishes(&self) -> usize {
+        self.standing.load(Ordering::SeqCst)
+    }
+
+    /// The first wish for a job of this lifecycle, to be granted or dropped: then its waiter looks for itself.
+    pub(crate) fn wish_for(&self, lifecycle: &str) -> Option<Granting> {
+        loop {
+            let Standing { wish, give } = self.first_wish(lifecycle)?;
+            if !give.is_closed() && (wish.goes_on)() {
+                return Some(Granting { wish, give });
+            }
+        }
+    }
+
+    fn first_wish(&self, lifecycle: &str) -> Option<Standing> {
+        let lines = self.lines();
+        let asked = lines.iter().filter(|(asked, _)| asked.iter().any(|name| **name == *lifecycle));
+        let first = asked.filter_map(|(_, line)| Some((*line.wishes().first_key_value()?.0, line)));
+        let (_, line) = first.min_by_key(|(number, _)| *number)?;
+        let (_, standing) = line.wishes().pop_first()?;
+        self.standing.fetch_sub(1, Ordering::SeqCst);
+        Some(standing)
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<Vec<Arc<str>>, Arc<Line>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A wish that somebody is about to grant.
+#[derive(Debug)]
+pub(crate) struct Granting {
+    pub(crate) wish: Wish,
+    give: oneshot::Sender<Vec<Leased>>,
+}
+
+impl Granting {
+    /// The jobs are leased: that is durable. Whoever asked may have gone away since, as with every other lease.
+    pub(crate) fn grant(self, leased: Vec<Leased>) {
+        let _ = self.give.send(leased);
+    }
+}
+
+/// A wish that was made: withdrawn when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Wished<'a> {
+    lines: &'a Lines,
+    line: Arc<Line>,
+    number: u64,
+    given: oneshot::Receiver<Vec<Leased>>,
+}
+
+impl Wished<'_> {
+    /// Ends when it is granted, or stands no longer: then there are no jobs.
+    pub(crate) async fn given(&mut self) -> Vec<Leased> {
+        (&mut self.given).await.unwrap_or_default()
+    }
+
+    /// Let it stand no longer. Where somebody is just granting it, that is waited for: otherwise a job would be leased to nobody.
+    pub(crate) async fn withdraw(mut self) -> Vec<Leased> {
+        if self.remove() { Vec::new() } else { self.given().await }
+    }
+
+    fn remove(&self) -> bool {
+        let removed = self.line.wishes().remove(&self.number).is_some();
+        self.lines.standing.fetch_sub(usize::from(removed), Ordering::SeqCst);
+        removed
+    }
+}
+
+impl Drop for Wished<'_> {
+    fn drop(&mut self) {
+        self.remove();
     }
 }
 
@@ -78,7 +187,16 @@ pub(crate) struct Waiter<'a> {
     has_turn: bool,
 }
 
-impl Waiter<'_> {
+impl<'a> Waiter<'a> {
+    /// Having looked, and found nothing.
+    pub(crate) fn wish(&self, wish: Wish) -> Wished<'a> {
+        let number = self.lines.wished.fetch_add(1, Ordering::SeqCst);
+        let (give, given) = oneshot::channel();
+        self.lines.standing.fetch_add(1, Ordering::SeqCst);
+        self.line.wishes().insert(number, Standing { wish, give });
+        Wished { lines: self.lines, line: Arc::clone(&self.line), number, given }
+    }
+
     /// Ends when it is this one's turn, whether that comes before or after it is waited for. Dropped before, the turn goes to the next.
     pub(crate) fn turn(&self) -> OwnedNotified {
         Arc::clone(&self.line.told).notified_owned()
@@ -110,7 +228,10 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::{Context, Waker};
 
+    use onceward_core::record::Actor;
+
     use super::*;
+    use crate::leasing::{GoesOn, Wanted};
 
     fn names(names: &[&str]) -> Vec<Arc<str>> {
         names.iter().map(|name| Arc::from(*name)).collect()
@@ -171,6 +292,69 @@ mod tests {
         let mut last = [stand(&lines, &["a"])];
         drop((waiter, turn));
         assert!(woken(&mut last).is_empty());
+    }
+
+    fn wish(worker: &str, goes_on: bool) -> Wish {
+        let goes_on: GoesOn = Arc::new(move || goes_on);
+        Wish::new(&Actor::engine(), Wanted::one("a", worker), None, &goes_on)
+    }
+
+    fn next(lines: &Lines, lifecycle: &str) -> Option<String> {
+        lines.wish_for(lifecycle).map(|granting| granting.wish.wanted.worker.to_string())
+    }
+
+    #[test]
+    fn the_first_wish_goes_first_whatever_its_line() {
+        let lines = Lines::default();
+        let (a, both, b) = (lines.join(&names(&["a"])), lines.join(&names(&["a", "b"])), lines.join(&names(&["b"])));
+        let _wished = [both.wish(wish("1", true)), b.wish(wish("2", true)), a.wish(wish("3", true))];
+        assert_eq!((lines.wishes(), next(&lines, "c")), (3, None));
+        assert_eq!(next(&lines, "a").as_deref(), Some("1"));
+        assert_eq!(next(&lines, "a").as_deref(), Some("3"));
+        assert_eq!(next(&lines, "a"), None);
+        assert_eq!(next(&lines, "b").as_deref(), Some("2"));
+        assert_eq!(lines.wishes(), 0);
+    }
+
+    #[test]
+    fn who_wants_nothing_any_more_is_passed_by() {
+        let lines = Lines::default();
+        let waiter = lines.join(&names(&["a"]));
+        let gone = waiter.wish(wish("1", true));
+        let _wished = [waiter.wish(wish("2", false)), waiter.wish(wish("3", true))];
+        drop(gone);
+        assert_eq!(lines.wishes(), 2);
+        assert_eq!(next(&lines, "a").as_deref(), Some("3"));
+    }
+
+    /// What waits goes before what is made now: whoever is woken for it is not given the other.
+    #[test]
+    fn whoever_is_woken_wishes_no_longer() {
+        let lines = Lines::default();
+        let waiting = [stand(&lines, &["a"]), stand(&lines, &["a"]), stand(&lines, &["b"])];
+        let mut wished: Vec<_> =
+            waiting.iter().zip(["1", "2", "3"]).map(|((waiter, _), name)| waiter.wish(wish(name, true))).collect();
+        lines.wake(&names(&["a"]), 1);
+        let context = &mut Context::from_waker(Waker::noop());
+        assert!(pin!(wished[0].given()).poll(context).is_ready(), "it looks");
+        assert!(pin!(wished[1].given()).poll(context).is_pending());
+        assert_eq!(next(&lines, "a").as_deref(), Some("2"));
+        assert_eq!(next(&lines, "b").as_deref(), Some("3"));
+    }
+
+    /// A job that is on its way to somebody is not left to nobody: its wish is withdrawn only once it is known what comes of it.
+    #[test]
+    fn a_wish_that_is_being_granted_is_waited_for() {
+        let lines = Lines::default();
+        let waiter = lines.join(&names(&["a"]));
+        let (wished, context) = (waiter.wish(wish("1", true)), &mut Context::from_waker(Waker::noop()));
+        let granting = lines.wish_for("a");
+        let mut withdrawn = pin!(wished.withdraw());
+        assert!(withdrawn.as_mut().poll(context).is_pending());
+        drop(granting);
+        assert!(withdrawn.as_mut().poll(context).is_ready());
+        let mut withdrawn = pin!(waiter.wish(wish("1", true)).withdraw());
+        assert!(withdrawn.as_mut().poll(context).is_ready(), "nobody is granting it");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::checks::OnDrop;
 use crate::complaint::Complaint;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::leasing::{self, Leased, Wanted};
+use crate::leasing::{self, GoesOn, Leased, Wanted};
 use crate::queue::Submission;
 use crate::shared::Shared;
 use crate::signals::length;
@@ -185,7 +185,10 @@ async fn turn<S, R, F>(
         None => Arc::clone(&working.name),
     };
     let at_once = working.at_once.max(1);
-    let goes_on = || *heard.borrow() == Phase::Working;
+    let goes_on: GoesOn = {
+        let heard = heard.clone();
+        Arc::new(move || *heard.borrow() == Phase::Working)
+    };
     let mut complaint = Complaint::default();
     let ask_to_stop = tokio::spawn(pass_on(heard.clone(), Arc::clone(&shared)));
     while goes_on() && !shared.queue.is_closed() {

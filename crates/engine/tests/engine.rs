@@ -36,6 +36,8 @@ mod time;
 mod told;
 #[path = "engine/trouble.rs"]
 mod trouble;
+#[path = "engine/wishes.rs"]
+mod wishes;
 #[path = "engine/work.rs"]
 mod work;
 #[path = "engine/working.rs"]

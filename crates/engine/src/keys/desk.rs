@@ -238,7 +238,7 @@ impl<'a, S: Store> Keys<'a, S> {
                     // without a right to it any more is not told of what ended it.
                     let _ = self.look().await;
                     if let Some(signals) = self.signals {
-                        signals.saved(&[], place, now);
+                        signals.logged(place);
                     }
                     return Ok(Some(edit));
                 }

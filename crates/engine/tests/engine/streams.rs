@@ -3,16 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use onceward_engine::{Engine, Wanted};
-use onceward_store::{Clock, MemoryStore};
 use onceward_testkit::{user, worker};
 use tokio::sync::Semaphore;
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{JOB, LONG, files, job, new_job, start, unpolled, wait};
-
-fn memory() -> MemoryStore {
-    MemoryStore::new(Clock::manual(start()))
-}
+use crate::stage::{JOB, LONG, files, job, memory, new_job, unpolled, wait};
 
 /// Who may see the entries of a page is asked of its records together, not of one after another.
 #[test]

@@ -11,11 +11,7 @@ use onceward_store::{Batch, Clock, Conflict, ListQuery, MemoryStore, Save, Store
 use onceward_testkit::worker;
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{JOB, LONG, code, new_job, open, ops, start, submitting, unpolled, until_waiting, wait};
-
-fn memory() -> MemoryStore {
-    MemoryStore::new(Clock::manual(start()))
-}
+use crate::stage::{JOB, LONG, code, memory, new_job, open, ops, start, submitting, unpolled, until_waiting, wait};
 
 fn has_eve(batch: &Batch) -> bool {
     batch

@@ -38,6 +38,7 @@ pub(crate) fn files() -> Files {
     files.push(file("prize.toml", include_str!("prize.toml")));
     files.push(file("entry.toml", include_str!("entry.toml")));
     files.push(file("lane.toml", include_str!("lane.toml")));
+    files.push(file("ranked.toml", include_str!("ranked.toml")));
     files.push(file("bell.toml", include_str!("bell.toml")));
     files.push(file("note.toml", include_str!("note.toml")));
     Files { files }
@@ -85,6 +86,10 @@ pub(crate) fn on_each(config: Config, test: impl AsyncFn(&Engine<AnyStore>, &Clo
     println!("on PostgreSQL");
     let clock = Clock::manual(start());
     wait(async { run(postgres(&Server::shared().database(), &clock).await, clock).await });
+}
+
+pub(crate) fn memory() -> MemoryStore {
+    MemoryStore::new(Clock::manual(start()))
 }
 
 pub(crate) async fn postgres(url: &str, clock: &Clock) -> AnyStore {

@@ -149,6 +149,8 @@ const QUEUE: Metric = metric("onceward_queue_operations", Gauge, &[], "Operation
 const QUEUE_LIMIT: Metric = metric("onceward_queue_operations_limit", Gauge, &[], "As many as there may be.");
 const QUEUE_BYTES: Metric =
     metric("onceward_queue_bytes", Gauge, &[], "Bytes of input and payloads that they keep in memory.");
+const IDLE: Metric =
+    metric("onceward_idle_lease_calls", Gauge, &[], "Calls for leases that have found no job and wait for one.");
 const SET_ASIDE: Metric = metric(
     "onceward_due_blocked",
     Gauge,
@@ -261,6 +263,7 @@ fn engine(page: &mut Page, measures: &Measures) {
         (&QUEUE, measures.waiting),
         (&QUEUE_LIMIT, measures.room),
         (&QUEUE_BYTES, measures.waiting_bytes),
+        (&IDLE, measures.idle),
         (&SET_ASIDE, measures.set_aside),
     ];
     for (metric, size) in sizes {
@@ -345,6 +348,7 @@ pub(super) const ALL: &[&Metric] = &[
     &QUEUE,
     &QUEUE_LIMIT,
     &QUEUE_BYTES,
+    &IDLE,
     &SET_ASIDE,
     &STORE_UP,
     &RECORDS,

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use onceward_core::execution_id::ExecutionId;
 use onceward_core::time::{Duration as Length, Time};
 use onceward_core::trace::Trace;
-use onceward_engine::{EngineError, Leased, Wanted, trace_of};
+use onceward_engine::{EngineError, GoesOn, Leased, Wanted, trace_of};
 use onceward_store::Store as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -195,15 +195,17 @@ async fn lease(
     are_there(&app, &wanted).await?;
     let _place = if wanted.wait.is_zero() { None } else { Some(app.gate().poll(caller.identity.key.as_ref())?) };
     // One that waits may outlive its key.
-    let keys = app.engine().keys();
-    let goes_on = || !app.gate().is_leaving() && keys.still_lets_in(&caller.identity);
+    let goes_on: GoesOn = {
+        let (app, identity) = (app.clone(), caller.identity.clone());
+        Arc::new(move || !app.gate().is_leaving() && app.engine().keys().still_lets_in(&identity))
+    };
     let leasing = app.engine().lease_while(&caller.actor, &wanted, &goes_on);
     let leased: Vec<Leased> = match tokio::time::timeout(wanted.wait + app.settings().request_time, leasing).await {
         Ok(Err(EngineError::Closed)) => return Err(Problem::leaving()),
         Ok(leased) => leased?,
         Err(_) => return Err(Problem::timed_out()),
     };
-    if leased.is_empty() && !keys.still_lets_in(&caller.identity) {
+    if leased.is_empty() && !app.engine().keys().still_lets_in(&caller.identity) {
         return Err(EngineError::Unauthorized.into());
     }
     let contents = contents(&app, &leased).await?;
