@@ -47,6 +47,11 @@ impl Checkpoints {
         Ok(Self { pages: 0, running: false, wake: Some(wake), done, thread: Some(thread) })
     }
 
+    /// Whether the next save may have to fold back a tail, which takes its time.
+    pub(super) const fn is_running(&self) -> bool {
+        self.running
+    }
+
     /// After a commit.
     pub(super) fn written(&mut self, connection: &Connection, net: &Net) {
         let contents: usize = net.contents.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -106,6 +111,23 @@ fn fold(connection: &Connection) -> Result<usize, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// From the word to the thread that folds back the bulk until the writer has folded back the tail.
+    #[test]
+    fn it_runs_until_the_tail_is_folded_back() {
+        let folder = onceward_testkit::Folder::new();
+        let writer = Connection::open(folder.file()).expect("a new file");
+        writer.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (x)").expect("a table");
+        let mut checkpoints = Checkpoints::start(&folder.file()).expect("a thread");
+        checkpoints.more(&writer, PAGES - 2 * EVERY_TRANSACTION);
+        assert!(!checkpoints.is_running());
+        checkpoints.more(&writer, 0);
+        assert!(checkpoints.is_running());
+        // So many that the bulk is waited for.
+        checkpoints.more(&writer, MEANWHILE);
+        assert!(!checkpoints.is_running());
+        assert_eq!(checkpoints.pages, 0, "all of it is in the database");
+    }
 
     /// What a reader keeps in the WAL is counted; without one nothing is left.
     #[test]

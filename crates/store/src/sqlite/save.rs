@@ -76,7 +76,8 @@ impl Writer {
     pub(super) fn save(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
         let began = Instant::now();
         let saved = self.write(base, batch, told);
-        self.shared.disk_is_quick.store(began.elapsed() < QUICK, Ordering::Relaxed);
+        let is_quick = began.elapsed() < QUICK && !self.checkpoints.is_running();
+        self.shared.disk_is_quick.store(is_quick, Ordering::Relaxed);
         if saved.is_err() {
             // Whether it was written is not known.
             self.others = None;
@@ -100,6 +101,9 @@ impl Writer {
     /// After something else than a batch was written: so many pages, by estimate.
     pub(super) fn written(&mut self, pages: usize) {
         self.checkpoints.more(&self.connection, pages);
+        if self.checkpoints.is_running() {
+            self.shared.disk_is_quick.store(false, Ordering::Relaxed);
+        }
     }
 
     fn write(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
