@@ -1,5 +1,6 @@
 //! The edges of what is allowed: one more, one fewer, and somebody who is not a caller at all.
 
+use onceward_core::value::RecordId;
 use onceward_testkit::{Stage, operator, systems, user};
 use serde_json::json;
 
@@ -57,14 +58,18 @@ fn no_record_speaks_for_its_people() {
     stage.pass("1m");
     let dead = dead(&mut stage);
     stage.pass("1m");
-    let (waiting, nobody) = (queued(&mut stage), user("nobody"));
-    for event in ["replay", "remove", "block", "withdraw"] {
-        let job = if matches!(event, "block" | "withdraw") { waiting } else { dead };
+    let tell = |stage: &mut Stage, event: &str, job: RecordId| {
         let given = json!({ "job": job.to_string(), "asset": asset.to_string() });
-        let boss = stage.create("test.boss", &user("alice")).with_all(given).ok();
+        let (boss, nobody) = (stage.create("test.boss", &user("alice")).with_all(given).ok(), user("nobody"));
         stage.fire(boss, event, &nobody).unchanged();
         stage.fire(boss, "grant", &nobody).refused(409, "spawn_not_taken");
-    }
+    };
+    // While no other job is active, which would be in the way of any replay.
+    tell(&mut stage, "replay", dead);
+    tell(&mut stage, "remove", dead);
+    let waiting = queued(&mut stage);
+    tell(&mut stage, "block", waiting);
+    tell(&mut stage, "withdraw", waiting);
     assert_eq!((stage.state(dead).as_str(), stage.state(asset).as_str()), ("dead_letter", "stored"));
     assert_eq!(credits(&stage, "alice"), 90);
 }

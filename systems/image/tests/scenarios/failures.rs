@@ -111,14 +111,17 @@ fn no_retries_left_is_dead_at_once() {
     assert_eq!(stage.due(lease.record), None);
 }
 
-/// IMG-11: a provider's Retry-After counts where it is longer, and not where it is shorter.
+/// IMG-11, IMG-5: a provider's Retry-After counts where it is longer, and not where it is shorter: up to an hour the job waits and is queued again.
 #[test]
 fn a_longer_retry_after_is_honoured() {
     for (asked, seconds) in [("20s", 20), ("2m", 120), ("1s", 2), ("2s", 2), ("1h", 3_600)] {
         let mut stage = stage();
         let lease = running(&mut stage);
         stage.fail(&lease, "429").retry_after(asked).ok();
+        assert_eq!(stage.state(lease.record), "failed", "{asked}");
         waits_about(&stage, lease.record, seconds);
+        stage.pass_for(stage.until(lease.record, "retryAt"));
+        assert_eq!(stage.state(lease.record), "queued", "{asked}");
     }
 }
 

@@ -202,6 +202,22 @@ fn a_removed_picture_is_taken_out_in_the_end() {
     stage.fire(asset, "remove", &alice()).wrong_state("removed", "remove");
 }
 
+/// IMG-3: what a worker is taking out of the bucket is out of the library already: to remove it once more changes nothing, and the worker goes on.
+#[test]
+fn what_is_being_cleared_is_not_removed_again() {
+    let mut stage = stage();
+    let lease = running(&mut stage);
+    stage.commit(&lease, image(&lease)).ok();
+    let asset = stage.linked(lease.record, "image.asset", "job")[0];
+    stage.fire(asset, "remove", &alice()).ok();
+    let lease = stage.lease(asset, "w1");
+    let version = stage.record(asset).version;
+    stage.fire(asset, "remove", &alice()).wrong_state("clearing", "remove");
+    assert_eq!((stage.state(asset).as_str(), stage.record(asset).version), ("clearing", version));
+    stage.commit(&lease, json!({})).ok();
+    assert_eq!(stage.state(asset), "removed");
+}
+
 /// IMG-6, IMG-16, IMG-12: the provider's filter rejects it: no refund, the hold becomes a penalty, `SAFE_BLOCK` is on record,
 /// and the provider's words, which may quote the prompt, are not.
 #[test]
