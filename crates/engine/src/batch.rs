@@ -15,7 +15,7 @@ use crate::checks;
 use crate::counted::{KINDS, kind};
 use crate::deciding::{Decided, Hints, decide_all};
 use crate::error::EngineError;
-use crate::leasing;
+use crate::leasing::{self, Grants};
 use crate::queue::{Incoming, Reply, Request, seed};
 use crate::shared::Shared;
 use crate::spans::{self, OperationSpan};
@@ -177,13 +177,18 @@ struct Chunk {
     losses: usize,
     /// What the last attempt has found out.
     hints: Hints,
+    /// It may lease what it makes to those who wait: the first time only. Nobody's operation is lost or held up for the sake of that.
+    grants: bool,
 }
 
 impl Chunk {
+    fn new(requests: Vec<Request>, grants: bool) -> Self {
+        Self { requests, losses: 0, hints: Hints::default(), grants }
+    }
+
     fn halves(mut self) -> [Self; 2] {
         let second = self.requests.split_off(self.requests.len() / 2);
-        let second = Self { requests: second, losses: 0, hints: Hints::default() };
-        [Self { losses: 0, hints: Hints::default(), ..self }, second]
+        [Self::new(self.requests, false), Self::new(second, false)]
     }
 
     /// None of them goes unseen.
@@ -199,9 +204,10 @@ impl Chunk {
 /// Answer every one of these, after it is durable.
 async fn settle<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<Request>) {
     // The first to do stands last.
-    let mut chunks = vec![Chunk { requests, losses: 0, hints: Hints::default() }];
+    let mut chunks = vec![Chunk::new(requests, true)];
     while let Some(mut chunk) = chunks.pop() {
         let attempted = attempt(shared, &mut chunk).await;
+        chunk.grants = false;
         let alone = chunk.requests.len() < 2;
         match attempted {
             Ok((replies, Save::Saved { .. }, _)) => {
@@ -217,8 +223,9 @@ async fn settle<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<Reque
                 let losses = chunk.losses + 1;
                 chunks.push(Chunk { losses, hints, ..chunk });
             }
+            Err(Failed { granted: true, .. }) => chunks.push(chunk),
             // One that cannot be read, or that the database will not have, is found by halving too, and fails alone.
-            Err(error) if alone || !error.may_be_of_one() => chunk.fail(shared, &error),
+            Err(Failed { error, .. }) if alone || !error.may_be_of_one() => chunk.fail(shared, &error),
             Ok((_, Save::Conflict(_), _)) | Err(_) => {
                 let [first, second] = chunk.halves();
                 chunks.extend([second, first]);
@@ -259,8 +266,21 @@ pub(crate) fn answer<S>(shared: &Shared<S>, request: Request, reply: Reply, now:
 
 type Attempted = (Vec<Reply>, Save, Hints);
 
+/// Nothing of a chunk was saved, or it is not known what was.
+struct Failed {
+    error: EngineError,
+    /// What was leased to those who wait may be why: certainly nothing was saved, and it is tried again without.
+    granted: bool,
+}
+
+impl<E: Into<EngineError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), granted: false }
+    }
+}
+
 /// Decide and save once. Those that must ask the outside first leave the chunk.
-async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk) -> Result<Attempted, EngineError> {
+async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk) -> Result<Attempted, Failed> {
     let store = &shared.store;
     let came = Instant::now();
     let mut catalog = store.definitions().await?;
@@ -281,7 +301,11 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
         let hints = Hints { keys: decided.base.keys(), answered: answered.clone() };
         decided = decide_all(store, &catalog.definitions, &chunk.requests, hints, now, seed).await?;
     }
-    let grants = leasing::grant(shared, &catalog.definitions, &mut decided, now).await?;
+    let mut grants = Grants::default();
+    if chunk.grants {
+        let granted = leasing::grant(shared, &catalog.definitions, &mut decided, now).await;
+        grants = granted.map_err(|error| Failed { error, granted: true })?;
+    }
     let Decided { base, mut writes, replies, asks, .. } = decided;
     // That nothing is due any more is told to nobody but the engine, which looks again: it needs no transaction to compare it,
     // unless it rests on memory.
@@ -302,7 +326,9 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
         Ok(save) => save,
         Err(error) => {
             shared.trail.give_back(spent);
-            return Err(error.into());
+            let error = EngineError::from(error);
+            let granted = !grants.is_empty() && (error.may_be_of_one() || error.is_busy());
+            return Err(Failed { error, granted });
         }
     };
     let hints = match &save {

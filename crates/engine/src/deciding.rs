@@ -154,32 +154,39 @@ async fn decide_on<S: Store>(
     }
 }
 
-/// Looks at the store for one that nobody asked for.
-const LOOKS: usize = 4;
+/// One more operation for a batch, which nobody has asked for.
+pub(crate) struct More<'a> {
+    pub(crate) operation: Operation,
+    pub(crate) keyed: Option<&'a Keyed>,
+    pub(crate) now: Time,
+}
 
-/// Decide one more, which nobody has asked for: it is part of the batch only where it changes something, and fails nobody.
+/// Decide it, with so many looks at the store: it is part of the batch only where it changes something. Where a look fails, the base may
+/// be gone.
 pub(crate) async fn decide_more<S: Store>(
     store: &S,
     definitions: &Definitions,
     decided: &mut Decided,
-    operation: Operation,
-    keyed: Option<&Keyed>,
-    now: Time,
-) -> Option<Answer> {
-    for _ in 0..LOOKS {
+    more: More<'_>,
+    looks: &mut usize,
+) -> Result<Option<Answer>, EngineError> {
+    let More { operation, keyed, now } = more;
+    loop {
         match decide(definitions, decided.base.snapshot(), &operation, now) {
-            Decision::Missing(keys) => store.load(&mut decided.base, &keys).await.ok()?,
+            Decision::Missing(keys) if *looks > 0 => {
+                *looks -= 1;
+                store.load(&mut decided.base, &keys).await?;
+            }
             Decision::Changes(changes) => {
                 decided.base.apply(&changes);
                 let answer = decided.answer(&operation, changes.subject);
                 let request = keyed.map(|keyed| keyed.with(&answer));
                 decided.writes.push(Write { request, ..Write::new(operation, Outcome::Changes(changes)) });
-                return Some(answer);
+                return Ok(Some(answer));
             }
-            Decision::NoOp(_) | Decision::Refusal(_) | Decision::Due { .. } | Decision::Ask(_) => return None,
+            _ => return Ok(None),
         }
     }
-    None
 }
 
 /// Rounds without a decision before anything is loaded ahead: what most operations need is found by then.

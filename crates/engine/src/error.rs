@@ -195,6 +195,11 @@ impl EngineError {
         }
     }
 
+    /// Whether the store had too much to do with what was asked, and has done nothing.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self, Self::Store(error) if matches!(**error, StoreError::Busy))
+    }
+
     /// The lifecycle's own answer, where it was one.
     pub fn refusal(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }

@@ -22,10 +22,11 @@ use crate::error::EngineError;
 use crate::once::{self, Once};
 use crate::queue::{Answer, Submission};
 use crate::shared::Shared;
+use crate::waiting::Given;
 
 pub(crate) use desk::Desk;
 use desk::pick;
-pub(crate) use wish::{Wish, grant};
+pub(crate) use wish::{Grants, Wish, grant};
 
 /// Rounds in which we were refused jobs that are offered again, before waiting for news: their keys are full, or they cannot be leased.
 const ROUNDS: usize = 5;
@@ -176,22 +177,27 @@ pub(crate) async fn lease_while<S: Store>(
         if now >= until {
             return Ok(Vec::new());
         }
-        let wish = Wish::new(actor, Wanted { most, ..wanted.clone() }, once, goes_on);
-        let mut wished = waiter.wish(wish);
-        tokio::select! {
+        let mut wished = waiter.wish(Wish::new(actor, Wanted { most, ..wanted.clone() }, once, goes_on));
+        let given = tokio::select! {
             biased;
-            () = turn => waiter.was_woken(),
-            leased = wished.given() => {
-                if leased.is_empty() {
-                    continue;
-                }
-                return Ok(leased);
+            () = turn => {
+                waiter.was_woken();
+                wished.withdraw().await
             }
-            () = tokio::time::sleep(SEEN.min(until - now)) => {}
-        }
-        let leased = wished.withdraw().await;
-        if !leased.is_empty() {
-            return Ok(leased);
+            given = wished.given() => given,
+            () = tokio::time::sleep(SEEN.min(until - now)) => wished.withdraw().await,
+        };
+        match given {
+            Given::Jobs(leased) if !leased.is_empty() => return Ok(leased),
+            // Its key may be used by now: by this very call, or at another process.
+            Given::Jobs(_) | Given::Failed => {
+                if let Some(once) = once
+                    && let Some(leased) = again(shared, actor, once, most).await?
+                {
+                    return Ok(leased);
+                }
+            }
+            Given::Ended => {}
         }
     }
 }

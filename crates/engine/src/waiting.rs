@@ -6,7 +6,7 @@
 //! Whoever has looked and found nothing leaves a wish: a batch that makes a job for it leases it the job right there. A wish stands only
 //! as long as nothing else is known to be there, since what waits goes first.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,7 +37,17 @@ struct Line {
 #[derive(Debug)]
 struct Standing {
     wish: Wish,
-    give: oneshot::Sender<Vec<Leased>>,
+    give: oneshot::Sender<Given>,
+}
+
+/// What came of a wish.
+#[derive(Debug)]
+pub(crate) enum Given {
+    Jobs(Vec<Leased>),
+    /// Somebody meant to grant it: whether anything of that was saved may not be known.
+    Failed,
+    /// It stands no longer.
+    Ended,
 }
 
 impl Line {
@@ -105,24 +115,32 @@ impl Lines {
         self.standing.load(Ordering::SeqCst)
     }
 
-    /// The first wish for a job of this lifecycle, to be granted or dropped: then its waiter looks for itself.
-    pub(crate) fn wish_for(&self, lifecycle: &str) -> Option<Granting> {
+    /// The first wish for a job of this lifecycle that names none of `others`, to be granted or dropped: then its waiter looks for
+    /// itself.
+    pub(crate) fn wish_for(&self, lifecycle: &str, others: &HashSet<Arc<str>>) -> Option<Granting> {
         loop {
-            let Standing { wish, give } = self.first_wish(lifecycle)?;
+            let Standing { wish, give } = self.first_wish(lifecycle, others)?;
             if !give.is_closed() && (wish.goes_on)() {
-                return Some(Granting { wish, give });
+                return Some(Granting { wish, give: Some(give) });
             }
         }
     }
 
-    fn first_wish(&self, lifecycle: &str) -> Option<Standing> {
+    fn first_wish(&self, lifecycle: &str, others: &HashSet<Arc<str>>) -> Option<Standing> {
         let lines = self.lines();
-        let asked = lines.iter().filter(|(asked, _)| asked.iter().any(|name| **name == *lifecycle));
-        let first = asked.filter_map(|(_, line)| Some((*line.wishes().first_key_value()?.0, line)));
-        let (_, line) = first.min_by_key(|(number, _)| *number)?;
-        let (_, standing) = line.wishes().pop_first()?;
-        self.standing.fetch_sub(1, Ordering::SeqCst);
-        Some(standing)
+        let is_for = |asked: &[Arc<str>]| {
+            asked.iter().any(|name| **name == *lifecycle) && !asked.iter().any(|name| others.contains(name))
+        };
+        loop {
+            let asked = lines.iter().filter(|(asked, _)| is_for(asked));
+            let first = asked.filter_map(|(_, line)| Some((*line.wishes().first_key_value()?.0, line)));
+            let (number, line) = first.min_by_key(|(number, _)| *number)?;
+            // It may have been withdrawn a moment ago.
+            if let Some(standing) = line.wishes().remove(&number) {
+                self.standing.fetch_sub(1, Ordering::SeqCst);
+                return Some(standing);
+            }
+        }
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<Vec<Arc<str>>, Arc<Line>>> {
@@ -130,17 +148,27 @@ impl Lines {
     }
 }
 
-/// A wish that somebody is about to grant.
+/// A wish that somebody is about to grant. Dropped, it has failed.
 #[derive(Debug)]
 pub(crate) struct Granting {
     pub(crate) wish: Wish,
-    give: oneshot::Sender<Vec<Leased>>,
+    give: Option<oneshot::Sender<Given>>,
 }
 
 impl Granting {
     /// The jobs are leased: that is durable. Whoever asked may have gone away since, as with every other lease.
-    pub(crate) fn grant(self, leased: Vec<Leased>) {
-        let _ = self.give.send(leased);
+    pub(crate) fn grant(mut self, leased: Vec<Leased>) {
+        self.end(Given::Jobs(leased));
+    }
+
+    fn end(&mut self, given: Given) {
+        let _ = self.give.take().map(|give| give.send(given));
+    }
+}
+
+impl Drop for Granting {
+    fn drop(&mut self) {
+        self.end(Given::Failed);
     }
 }
 
@@ -150,18 +178,18 @@ pub(crate) struct Wished<'a> {
     lines: &'a Lines,
     line: Arc<Line>,
     number: u64,
-    given: oneshot::Receiver<Vec<Leased>>,
+    given: oneshot::Receiver<Given>,
 }
 
 impl Wished<'_> {
-    /// Ends when it is granted, or stands no longer: then there are no jobs.
-    pub(crate) async fn given(&mut self) -> Vec<Leased> {
-        (&mut self.given).await.unwrap_or_default()
+    /// Ends when it is granted, or stands no longer.
+    pub(crate) async fn given(&mut self) -> Given {
+        (&mut self.given).await.unwrap_or(Given::Ended)
     }
 
     /// Let it stand no longer. Where somebody is just granting it, that is waited for: otherwise a job would be leased to nobody.
-    pub(crate) async fn withdraw(mut self) -> Vec<Leased> {
-        if self.remove() { Vec::new() } else { self.given().await }
+    pub(crate) async fn withdraw(mut self) -> Given {
+        if self.remove() { Given::Ended } else { self.given().await }
     }
 
     fn remove(&self) -> bool {
@@ -226,7 +254,7 @@ impl Drop for Waiter<'_> {
 #[cfg(test)]
 mod tests {
     use std::pin::{Pin, pin};
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
 
     use onceward_core::record::Actor;
 
@@ -300,7 +328,7 @@ mod tests {
     }
 
     fn next(lines: &Lines, lifecycle: &str) -> Option<String> {
-        lines.wish_for(lifecycle).map(|granting| granting.wish.wanted.worker.to_string())
+        lines.wish_for(lifecycle, &HashSet::new()).map(|granting| granting.wish.wanted.worker.to_string())
     }
 
     #[test]
@@ -309,6 +337,8 @@ mod tests {
         let (a, both, b) = (lines.join(&names(&["a"])), lines.join(&names(&["a", "b"])), lines.join(&names(&["b"])));
         let _wished = [both.wish(wish("1", true)), b.wish(wish("2", true)), a.wish(wish("3", true))];
         assert_eq!((lines.wishes(), next(&lines, "c")), (3, None));
+        let others = HashSet::from([Arc::from("a")]);
+        assert!(lines.wish_for("a", &others).is_none(), "all name it");
         assert_eq!(next(&lines, "a").as_deref(), Some("1"));
         assert_eq!(next(&lines, "a").as_deref(), Some("3"));
         assert_eq!(next(&lines, "a"), None);
@@ -348,13 +378,13 @@ mod tests {
         let lines = Lines::default();
         let waiter = lines.join(&names(&["a"]));
         let (wished, context) = (waiter.wish(wish("1", true)), &mut Context::from_waker(Waker::noop()));
-        let granting = lines.wish_for("a");
+        let granting = lines.wish_for("a", &HashSet::new());
         let mut withdrawn = pin!(wished.withdraw());
         assert!(withdrawn.as_mut().poll(context).is_pending());
         drop(granting);
-        assert!(withdrawn.as_mut().poll(context).is_ready());
+        assert!(matches!(withdrawn.as_mut().poll(context), Poll::Ready(Given::Failed)));
         let mut withdrawn = pin!(waiter.wish(wish("1", true)).withdraw());
-        assert!(withdrawn.as_mut().poll(context).is_ready(), "nobody is granting it");
+        assert!(matches!(withdrawn.as_mut().poll(context), Poll::Ready(Given::Ended)), "nobody is granting it");
     }
 
     #[test]

@@ -13,11 +13,11 @@ use onceward_core::model::Definitions;
 use onceward_core::record::{Actor, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{Outcome, Store, Write};
+use onceward_store::{Outcome, Store, Write, rank};
 
 use super::{GoesOn, Leased, Wanted, held, slot};
 use crate::batch::numbered;
-use crate::deciding::{Decided, decide_more};
+use crate::deciding::{Decided, More, decide_more};
 use crate::error::EngineError;
 use crate::once::{Keyed, Once};
 use crate::queue::seed;
@@ -51,23 +51,40 @@ struct Granted {
     leased: Vec<Leased>,
     /// Leases that were decided: some rows set a job aside instead.
     taken: usize,
+    /// It was refused one: it looks for itself, and is told why.
+    is_refused: bool,
     /// Asked for again meanwhile, the same key must not get others.
     keyed: Vec<Keyed>,
 }
 
+impl Granted {
+    fn has_room_for(&self, lifecycle: &Arc<str>) -> bool {
+        let wanted = &self.granting.wish.wanted;
+        !self.is_refused && self.taken < wanted.most && wanted.lifecycles.contains(lifecycle)
+    }
+}
+
 /// What a batch leases besides what was asked of it.
 #[derive(Debug, Default)]
-pub(crate) struct Grants(Vec<Granted>);
+pub(crate) struct Grants {
+    granted: Vec<Granted>,
+    /// Lifecycles of which nobody wishes for a job.
+    unwanted: HashSet<Arc<str>>,
+}
 
 impl Grants {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.granted.is_empty()
+    }
+
     /// Whoever waits is told of none of these: they have gone.
     pub(crate) fn records(&self) -> HashSet<RecordId> {
-        self.0.iter().flat_map(|granted| &granted.leased).map(|leased| leased.record.id).collect()
+        self.granted.iter().flat_map(|granted| &granted.leased).map(|leased| leased.record.id).collect()
     }
 
     /// The batch is durable.
     pub(crate) fn give<S>(self, shared: &Shared<S>, took: Duration) {
-        for Granted { granting, leased, keyed, .. } in self.0 {
+        for Granted { granting, leased, keyed, .. } in self.granted {
             for _ in &leased {
                 shared.counted.leased(took);
             }
@@ -75,9 +92,37 @@ impl Grants {
             granting.grant(leased);
         }
     }
+
+    /// Somebody who has wished for a job of this lifecycle and has room for it, and for none of those that are left to who looks.
+    fn for_one<S>(
+        &mut self,
+        shared: &Shared<S>,
+        lifecycle: &Arc<str>,
+        looked_for: &HashSet<Arc<str>>,
+    ) -> Option<usize> {
+        if let Some(at) = self.granted.iter().position(|granted| granted.has_room_for(lifecycle)) {
+            return Some(at);
+        }
+        if self.unwanted.contains(lifecycle) {
+            return None;
+        }
+        let Some(granting) = shared.signals.lines.wish_for(lifecycle, looked_for) else {
+            self.unwanted.insert(Arc::clone(lifecycle));
+            return None;
+        };
+        self.granted.push(Granted { granting, leased: Vec::new(), taken: 0, is_refused: false, keyed: Vec::new() });
+        Some(self.granted.len() - 1)
+    }
 }
 
-/// Lease what this batch has made ready to those who have wished for it.
+/// Looks at the store for the leases of one batch: those who made the jobs wait for them. What needs more is leased by who looks.
+const LOOKS: usize = 4;
+
+/// Wishes at most that are refused a job for one batch.
+const REFUSED: usize = 16;
+
+/// Lease what this batch has made ready to those who have wished for it. Where this fails, what was decided is not to be relied on
+/// any more.
 pub(crate) async fn grant<S: Store>(
     shared: &Shared<S>,
     definitions: &Definitions,
@@ -89,36 +134,45 @@ pub(crate) async fn grant<S: Store>(
         return Ok(grants);
     }
     let room = shared.config.batch.saturating_sub(decided.writes.len());
-    for record in made_ready(decided, now).into_iter().take(room) {
-        let Some(granted) = grants.for_one(shared, &record) else { continue };
-        let wish = &granted.granting.wish;
-        let Ok(keyed) = wish.key(shared, granted.taken) else { continue };
-        let operation = wish.lease_of(record.id, decided)?;
-        if let Some(answer) = decide_more(&shared.store, definitions, decided, operation, keyed.as_ref(), now).await {
-            granted.taken += 1;
-            granted.keyed.extend(keyed);
-            granted.leased.extend(held(answer));
+    let Ready { records, looked_for } = made_ready(decided, now);
+    let (mut looks, mut refused) = (LOOKS, 0);
+    for record in records.into_iter().take(room) {
+        while let Some(at) = grants.for_one(shared, &record.lifecycle.name, &looked_for) {
+            let granted = &mut grants.granted[at];
+            let wish = &granted.granting.wish;
+            let mut answer = None;
+            if let Ok(keyed) = wish.key(shared, granted.taken) {
+                let operation = wish.lease_of(record.id, decided)?;
+                let more = More { operation, keyed: keyed.as_ref(), now };
+                answer = decide_more(&shared.store, definitions, decided, more, &mut looks).await?;
+                granted.keyed.extend(keyed.filter(|_| answer.is_some()));
+            }
+            if let Some(answer) = answer {
+                granted.taken += 1;
+                granted.leased.extend(held(answer));
+                break;
+            }
+            granted.is_refused = true;
+            refused += 1;
+            if refused >= REFUSED {
+                break;
+            }
+        }
+        if looks == 0 || refused >= REFUSED {
+            break;
         }
     }
-    grants.0.retain(|granted| !granted.leased.is_empty());
+    // What one lease brings about may have ended another.
+    let snapshot = decided.base.snapshot();
+    let is_live = |leased: &Leased| {
+        let execution = snapshot.record(leased.record.id).and_then(|record| record.live_execution());
+        execution.is_some_and(|execution| execution.token == leased.token)
+    };
+    for granted in &mut grants.granted {
+        granted.leased.retain(is_live);
+    }
+    grants.granted.retain(|granted| granted.taken > 0);
     Ok(grants)
-}
-
-impl Grants {
-    /// Somebody who has wished for a job of this lifecycle, and has room for it.
-    fn for_one<S>(&mut self, shared: &Shared<S>, record: &Record) -> Option<&mut Granted> {
-        let name = &record.lifecycle.name;
-        let has_room = |granted: &Granted| {
-            let wanted = &granted.granting.wish.wanted;
-            granted.leased.len() < wanted.most && wanted.lifecycles.contains(name)
-        };
-        if let Some(at) = self.0.iter().position(has_room) {
-            return self.0.get_mut(at);
-        }
-        let granting = shared.signals.lines.wish_for(name)?;
-        self.0.push(Granted { granting, leased: Vec::new(), taken: 0, keyed: Vec::new() });
-        self.0.last_mut()
-    }
 }
 
 impl Wish {
@@ -138,22 +192,33 @@ impl Wish {
     }
 }
 
-/// Jobs that wait for a worker since this batch, in the order in which they would be leased. Those that share a key are left to
-/// whoever looks: others of the key may have waited for longer.
-fn made_ready(decided: &Decided, now: Time) -> Vec<Arc<Record>> {
-    let ready = |record: &Record| readiness(record).filter(|waiting| waiting.from <= now && waiting.key.is_none());
-    let (mut seen, mut found) = (HashSet::new(), Vec::new());
+struct Ready {
+    /// Jobs that wait for a worker since this batch, in the order in which they would be leased.
+    records: Vec<Arc<Record>>,
+    /// Lifecycles whose jobs share keys, where this batch has touched one: others of a key may have waited for longer, and a batch does
+    /// not know. They are left to whoever looks.
+    looked_for: HashSet<Arc<str>>,
+}
+
+fn made_ready(decided: &Decided, now: Time) -> Ready {
+    let ready = |record: &Record| readiness(record).filter(|waiting| waiting.from <= now);
+    let (mut seen, mut found, mut looked_for) = (HashSet::new(), Vec::new(), HashSet::new());
     for change in decided.writes.iter().flat_map(changed) {
         let record = &change.after;
+        if record.lifecycle.work.as_ref().is_some_and(|work| work.key.is_some()) {
+            looked_for.insert(Arc::clone(&record.lifecycle.name));
+            continue;
+        }
         if change.before.as_deref().is_some_and(|before| ready(before).is_some()) || !seen.insert(record.id) {
             continue;
         }
         // As the batch leaves it.
         let Some(record) = decided.base.snapshot().record(record.id) else { continue };
-        found.extend(ready(record).map(|waiting| (waiting, Arc::clone(record))));
+        found.extend(ready(record).map(|waiting| (rank(waiting.priority, waiting.from), Arc::clone(record))));
     }
-    found.sort_by_key(|(waiting, record)| (std::cmp::Reverse(waiting.priority), waiting.from, record.id));
-    found.into_iter().map(|(_, record)| record).collect()
+    // Of the same rank as they came.
+    found.sort_by_key(|(rank, _)| *rank);
+    Ready { records: found.into_iter().map(|(_, record)| record).collect(), looked_for }
 }
 
 fn changed(write: &Write) -> &[onceward_core::decide::RecordChange] {

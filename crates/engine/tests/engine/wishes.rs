@@ -3,15 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use onceward_core::decide::{Call, Create, ErrorReport};
+use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_engine::{Config, Engine, EngineError, GoesOn, Leased, Wanted};
-use onceward_store::{Batch, Store, StoreError};
+use onceward_engine::{Config, Engine, EngineError, GoesOn, Leased, Submission, Wanted};
+use onceward_store::{Batch, Conflict, Save, Store, StoreError};
 use onceward_testkit::{user, worker};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::stage::troubled::Troubled;
-use crate::stage::{JOB, LONG, job, leased, memory, new_job, object, on_each, open, state, unpolled, wait};
+use crate::stage::{JOB, LONG, job, leased, memory, new_job, object, on_each, open, state, submitting, unpolled, wait};
+
+const LANE: &str = "race.lane";
+const RANKED: &str = "race.ranked";
 
 type Leasing = JoinHandle<Result<Vec<Leased>, EngineError>>;
 
@@ -24,6 +29,11 @@ async fn idle<S: Store + 'static>(engine: &Engine<S>, wanted: Wanted) -> Leasing
     });
     until_idle(engine, before + 1).await;
     waiting
+}
+
+fn create(lifecycle: &str, fields: serde_json::Value) -> Submission {
+    let create = Create { lifecycle: lifecycle.into(), id: None, owner: None, fields: object(fields), payload: None };
+    Submission::new(&user("ann"), Call::Create(create))
 }
 
 async fn until_idle<S: Store + 'static>(engine: &Engine<S>, calls: usize) {
@@ -75,22 +85,10 @@ fn the_first_has_as_many_as_it_wants() {
 /// Of those that one batch makes, the most important goes first.
 #[test]
 fn the_most_important_goes_first() {
-    const ERRAND: &str = "race.ranked";
     on_each(unpolled(), async |engine, _| {
-        let waiting = idle(engine, Wanted::one(ERRAND, "w")).await;
-        let ann = user("ann");
-        let create = |rank: i64| {
-            let fields = object(json!({ "rank": rank }));
-            let create = onceward_core::decide::Create {
-                lifecycle: ERRAND.into(),
-                id: None,
-                owner: None,
-                fields,
-                payload: None,
-            };
-            onceward_engine::Submission::new(&ann, onceward_core::decide::Call::Create(create))
-        };
-        let made = engine.submit_all([1, 3, 2].map(create).into()).await.unwrap();
+        let waiting = idle(engine, Wanted::one(RANKED, "w")).await;
+        let made =
+            engine.submit_all([1, 3, 2].map(|rank| create(RANKED, json!({ "rank": rank }))).into()).await.unwrap();
         assert_eq!(given(waiting).await, [made[1].as_ref().unwrap().subject]);
     });
 }
@@ -114,9 +112,10 @@ fn a_key_is_given_the_same_again() {
     on_each(unpolled(), async |engine, _| {
         let wanted = Wanted { most: 3, wait: LONG, key: Some("take".into()), ..Wanted::one(JOB, "w") };
         let waiting = idle(engine, wanted.clone()).await;
+        let batches = engine.tally().batches;
         engine.submit_all(vec![new_job(), new_job()]).await.unwrap();
         let had = given(waiting).await;
-        assert_eq!(had.len(), 2);
+        assert_eq!((had.len(), engine.tally().batches), (2, batches + 1));
         job(engine).await;
         let again = engine.lease(&worker("bob"), &wanted).await.unwrap();
         assert_eq!(again.iter().map(|leased| leased.record.id).collect::<Vec<_>>(), had);
@@ -177,7 +176,6 @@ fn who_is_no_worker_is_told_so() {
 /// Jobs that share a key go in the order of all that wait, which a batch does not know: they are looked for.
 #[test]
 fn jobs_with_a_key_are_looked_for() {
-    const LANE: &str = "race.lane";
     on_each(unpolled(), async |engine, _| {
         let (ann, bob) = (user("ann"), worker("bob"));
         let create =
@@ -189,9 +187,65 @@ fn jobs_with_a_key_are_looked_for() {
         let before = engine.tally();
         // Its lane is full; another's is not.
         create("a").await;
+        until_idle(engine, 1).await;
         let other = create("b").await;
         assert_eq!(given(waiting).await, [other]);
         assert_eq!(engine.tally().batches - before.batches, 3, "two were made, and one was leased");
+    });
+}
+
+/// A wish for several lifecycles is left alone by a batch that touches one whose jobs share keys: which goes first is not known.
+#[test]
+fn one_who_would_take_jobs_with_a_key_looks() {
+    on_each(unpolled(), async |engine, _| {
+        let wanted = Wanted { lifecycles: vec![LANE.into(), JOB.into()], ..Wanted::one(JOB, "w") };
+        let (waiting, batches) = (idle(engine, wanted).await, engine.tally().batches);
+        let lane = create(LANE, json!({ "lane": "a" }));
+        let made = engine.submit_all(vec![lane, new_job()]).await.unwrap();
+        assert_eq!(given(waiting).await, [made[0].as_ref().unwrap().subject]);
+        assert_eq!(engine.tally().batches, batches + 2);
+    });
+}
+
+/// A wish that cannot be granted does not stand in the way of the next.
+#[test]
+fn whoever_is_refused_holds_up_nobody() {
+    on_each(unpolled(), async |engine, _| {
+        let refused = tokio::spawn({
+            let (engine, wanted) = (engine.clone(), Wanted { wait: LONG, ..Wanted::one(JOB, "w") });
+            async move { engine.lease(&user("eve"), &wanted).await }
+        });
+        until_idle(engine, 1).await;
+        let (waiting, batches) = (idle(engine, Wanted::one(JOB, "w")).await, engine.tally().batches);
+        let id = job(engine).await;
+        assert_eq!(given(waiting).await, [id]);
+        assert_eq!(engine.tally().batches, batches + 1);
+        refused.abort();
+    });
+}
+
+/// A job whose lease ran out is ready again, and goes to who waits: with the age that it has, before one that is made beside it.
+#[test]
+fn what_comes_back_keeps_its_age() {
+    on_each(unpolled(), async |engine, clock| {
+        let (ann, bob) = (user("ann"), worker("bob"));
+        let old = engine.create(&ann, RANKED, object(json!({ "rank": 0 }))).await.unwrap().subject;
+        let held = engine.lease(&bob, &Wanted::one(RANKED, "w")).await.unwrap().pop().expect("the job");
+        let waiting = idle(engine, Wanted::one(RANKED, "w")).await;
+        clock.set(held.expires_at);
+        engine.wake();
+        let held = waiting.await.unwrap().unwrap().pop().expect("it is back");
+        assert_eq!(held.record.id, old);
+
+        let waiting = idle(engine, Wanted::one(RANKED, "w")).await;
+        clock.set(Time::from_micros(held.expires_at.micros() - 20_000_000));
+        let error = ErrorReport { code: "no".into(), message: "no".into(), retryable: Some(true), retry_after: None };
+        let fail = Call::Fail { record: old, token: held.token, error };
+        let calls = vec![create(RANKED, json!({ "rank": 0 })), Submission::new(&bob, fail)];
+        let batches = engine.tally().batches;
+        assert!(engine.submit_all(calls).await.unwrap().iter().all(Result::is_ok));
+        assert_eq!(given(waiting).await, [old]);
+        assert_eq!(engine.tally().batches, batches + 1);
     });
 }
 
@@ -213,5 +267,95 @@ fn what_is_not_saved_is_not_leased() {
         assert_eq!(given(waiting).await, [id]);
         assert_eq!(engine.measures().lives[JOB].leased, 1);
         engine.close().await;
+    });
+}
+
+/// What is wrong with a lease alone costs nobody the job that it came with: that is saved without, and leased by who looks.
+#[test]
+fn a_lease_that_goes_wrong_costs_no_job() {
+    let troubles: [fn() -> Result<Save, StoreError>; 3] = [
+        || Err(StoreError::Rejected("a row of the lease".to_owned())),
+        || Err(StoreError::Busy),
+        || Ok(Save::Conflict(Conflict::default())),
+    ];
+    for trouble in troubles {
+        wait(async {
+            let store = Troubled::new(memory(), move |batch: &Batch| {
+                let has = |is: fn(&Call) -> bool| batch.writes.iter().any(|write| is(&write.operation.call));
+                let both =
+                    has(|call| matches!(call, Call::Create(_))) && has(|call| matches!(call, Call::Lease { .. }));
+                both.then(trouble)
+            });
+            let engine = open(store, unpolled()).await;
+            for _ in 0..2 {
+                let (waiting, batches) = (idle(&engine, Wanted::one(JOB, "w")).await, engine.tally().batches);
+                let id = job(&engine).await;
+                assert_eq!(given(waiting).await, [id]);
+                assert_eq!(engine.tally().batches, batches + 2);
+            }
+            engine.close().await;
+        });
+    }
+}
+
+/// A call with a key whose job was leased, and whose answer was lost with its save, is given it all the same.
+#[test]
+fn a_lost_answer_is_found_by_its_key() {
+    wait(async {
+        let store = Troubled::new(memory(), |_: &Batch| None).losing(|batch| batch.writes.len() == 2);
+        let engine = open(store, unpolled()).await;
+        let waiting = idle(&engine, Wanted { key: Some("take".into()), ..Wanted::one(JOB, "w") }).await;
+        assert!(engine.submit(new_job()).await.is_err(), "nobody knows");
+        let had = given(waiting).await;
+        assert_eq!((had.len(), state(&engine, had[0]).await.as_str()), (1, "RUNNING"));
+        engine.close().await;
+    });
+}
+
+/// A worker goes away while its job is being saved, and asks again with its key: first too early, then it has that job and no other.
+#[test]
+fn a_key_that_is_asked_for_again_meanwhile() {
+    wait(async {
+        let store = Troubled::gated(memory());
+        let engine = open(store.clone(), unpolled()).await;
+        let wanted = Wanted { key: Some("take".into()), ..Wanted::one(JOB, "w") };
+        let first = idle(&engine, wanted.clone()).await;
+        let making = submitting(&engine, new_job());
+        store.have_come(1).await;
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        let second = idle(&engine, wanted).await;
+        store.gate.add_permits(1);
+        let made = making.await.unwrap().unwrap().subject;
+        assert_eq!(state(&engine, made).await, "RUNNING");
+        // The next job meets the key, is not held up by it, and is nobody's.
+        store.gate.add_permits(100);
+        let next = job(&engine).await;
+        assert_eq!(given(second).await, [made]);
+        assert_eq!(state(&engine, next).await, "PENDING");
+        engine.close().await;
+    });
+}
+
+/// An engine that closes while a lease is being saved answers it, and leases nothing more.
+#[test]
+fn closing_meanwhile() {
+    wait(async {
+        let store = Troubled::gated(memory());
+        let engine = open(store.clone(), unpolled()).await;
+        let waiting = idle(&engine, Wanted { most: 2, ..Wanted::one(JOB, "w") }).await;
+        let making = submitting(&engine, new_job());
+        store.have_come(1).await;
+        let closing = tokio::spawn({
+            let engine = engine.clone();
+            async move { engine.close().await }
+        });
+        while !matches!(engine.lease(&worker("eve"), &Wanted::one(JOB, "w")).await, Err(EngineError::Closed)) {
+            tokio::task::yield_now().await;
+        }
+        store.gate.add_permits(100);
+        let made = making.await.unwrap().unwrap().subject;
+        assert_eq!(given(waiting).await, [made]);
+        closing.await.unwrap();
     });
 }

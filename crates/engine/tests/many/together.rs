@@ -39,6 +39,32 @@ fn a_job_of_another_engine_wakes_a_worker() {
     });
 }
 
+/// A worker that waits at one engine has asked again with its key at another, and was given a job there. What is made at the first is
+/// not held up by a key that is used, and the call that still waits is answered as its key was.
+#[test]
+fn a_key_used_at_another_engine_holds_up_no_job() {
+    wait(async {
+        let url = Server::shared().database();
+        let engines = engines(2, &url, &Clock::manual(start()), &unpolled()).await;
+        let ranked = Wanted { key: Some("take".into()), ..Wanted::one("race.ranked", "w") };
+        let waiting = tokio::spawn({
+            let (engine, wanted) = (engines[0].clone(), Wanted { wait: LONG, ..ranked.clone() });
+            async move { engine.lease(&worker("bob"), &wanted).await }
+        });
+        while engines[0].measures().idle == 0 {
+            tokio::task::yield_now().await;
+        }
+        let fields = || object(json!({ "rank": 1 }));
+        let first = engines[1].create(&user("ann"), "race.ranked", fields()).await.unwrap().subject;
+        // It may be that the first engine hears of it before: then that is quicker.
+        engines[1].lease(&worker("bob"), &ranked).await.unwrap();
+        let next = engines[0].create(&user("ann"), "race.ranked", fields()).await.unwrap().subject;
+        let given = waiting.await.unwrap().unwrap();
+        assert_eq!(given.iter().map(|given| given.record.id).collect::<Vec<_>>(), [first]);
+        assert!(engines[0].get(&ops(), next).await.unwrap().expect("it was made").live_execution().is_none());
+    });
+}
+
 /// A job that one engine leased is reported to another, which remembers it as it was when it was made.
 #[test]
 fn a_refusal_does_not_rest_on_memory() {

@@ -47,7 +47,7 @@ impl Checkpoints {
         Ok(Self { pages: 0, running: false, wake: Some(wake), done, thread: Some(thread) })
     }
 
-    /// Whether the next save may have to fold back a tail, which takes its time.
+    /// From the word to the thread that folds back the bulk until the tail is folded back, too.
     pub(super) const fn is_running(&self) -> bool {
         self.running
     }
@@ -112,7 +112,6 @@ fn fold(connection: &Connection) -> Result<usize, StoreError> {
 mod tests {
     use super::*;
 
-    /// From the word to the thread that folds back the bulk until the writer has folded back the tail.
     #[test]
     fn it_runs_until_the_tail_is_folded_back() {
         let folder = onceward_testkit::Folder::new();

@@ -222,7 +222,8 @@ impl Store for SqliteStore {
         if !here {
             return self.inner.writer.run(save).await;
         }
-        match self.inner.writer.here(save) {
+        // Folding back is for the thread that writes.
+        match self.inner.writer.here(|writer| !writer.is_folding(), save) {
             Ok(saved) => saved,
             Err(save) => self.inner.writer.run(save).await,
         }

@@ -76,8 +76,7 @@ impl Writer {
     pub(super) fn save(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
         let began = Instant::now();
         let saved = self.write(base, batch, told);
-        let is_quick = began.elapsed() < QUICK && !self.checkpoints.is_running();
-        self.shared.disk_is_quick.store(is_quick, Ordering::Relaxed);
+        self.shared.disk_is_quick.store(began.elapsed() < QUICK, Ordering::Relaxed);
         if saved.is_err() {
             // Whether it was written is not known.
             self.others = None;
@@ -101,9 +100,11 @@ impl Writer {
     /// After something else than a batch was written: so many pages, by estimate.
     pub(super) fn written(&mut self, pages: usize) {
         self.checkpoints.more(&self.connection, pages);
-        if self.checkpoints.is_running() {
-            self.shared.disk_is_quick.store(false, Ordering::Relaxed);
-        }
+    }
+
+    /// Whether the next save may have to fold back what the WAL has, which takes its time.
+    pub(super) const fn is_folding(&self) -> bool {
+        self.checkpoints.is_running()
     }
 
     fn write(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {

@@ -21,7 +21,7 @@ pub(super) struct Shared {
     pub(super) recent: Mutex<Recent>,
     /// How long the commits of batches took: nearly all of it is waiting for the disk.
     pub(super) commits: Histogram,
-    /// Whether the last save was done in less time than a runtime's thread may be held up for, and the next has nothing to fold back.
+    /// Whether the last save was done in less time than a runtime's thread may be held up for.
     pub(super) disk_is_quick: AtomicBool,
     /// In microseconds: before it, nobody in `later` is due.
     pub(super) soonest: AtomicI64,

@@ -44,13 +44,16 @@ impl<T: Send + 'static> Threads<T> {
         Ok(Self { jobs: Some(jobs), handles, first, recover })
     }
 
-    /// Do a job on this very thread, where its tool is free; else the job comes back.
+    /// Do a job on this very thread, where its tool is free and fit for that; else the job comes back.
     pub(super) fn here<R, J: FnOnce(&mut T) -> Result<R, StoreError>>(
         &self,
+        is_fit: impl FnOnce(&T) -> bool,
         job: J,
     ) -> Result<Result<R, StoreError>, J> {
-        let Ok(mut tool) = self.first.try_lock() else { return Err(job) };
-        Ok(guarded(&mut *tool, self.recover, job))
+        match self.first.try_lock() {
+            Ok(mut tool) if is_fit(&tool) => Ok(guarded(&mut *tool, self.recover, job)),
+            _ => Err(job),
+        }
     }
 
     pub(super) async fn run<R: Send + 'static>(
@@ -115,13 +118,14 @@ mod tests {
             *tool += 1;
             Ok((*tool, std::thread::current().id()))
         };
-        let done = threads.here(job).unwrap_or_else(|_| panic!("it is free")).expect("a job");
+        assert!(threads.here(|tool| *tool > 0, job).is_err(), "it is not fit for that");
+        let done = threads.here(|tool| *tool == 0, job).unwrap_or_else(|_| panic!("it is free")).expect("a job");
         assert_eq!(done, (1, caller));
         let held = threads.first.lock().expect("free again");
-        assert!(threads.here(job).is_err(), "it is in use");
+        assert!(threads.here(|_| true, job).is_err(), "it is in use");
         drop(held);
         let panics = |_: &mut u32| -> Result<(), StoreError> { panic!("for the test") };
-        let said = threads.here(panics).unwrap_or_else(|_| panic!("it is free"));
+        let said = threads.here(|_| true, panics).unwrap_or_else(|_| panic!("it is free"));
         assert!(matches!(said, Err(StoreError::Unavailable(why)) if why.contains("for the test")));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let (count, thread) = runtime.block_on(threads.run(job)).expect("its thread is there");
