@@ -18,11 +18,20 @@ pub struct Passing<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Whether a message is the one that no longer gets through; asked of each, both ways, one after the other.
-type Judge = Mutex<Box<dyn FnMut(Passing) -> bool + Send>>;
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Passes,
+    /// Half of it still gets through, then both ends are closed.
+    IsCut,
+    /// It does not get through, nor does whatever comes after it that way. The connection stays open.
+    IsSwallowed,
+}
 
-/// Passes on what is said both ways, until a message is cut: half of it still gets through, then both ends are closed. Other
-/// connections go on.
+/// The fate of a message; asked of each, both ways, one after the other.
+type Judge = Mutex<Box<dyn FnMut(Passing) -> Fate + Send>>;
+
+/// Passes on what is said both ways, until a message meets another fate. Other connections go on.
 #[derive(Debug)]
 pub struct Proxy {
     folder: Folder,
@@ -30,10 +39,15 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// In front of a server that is reached through a socket.
-    pub fn before(server: &Server, is_cut: impl FnMut(Passing) -> bool + Send + 'static) -> Self {
+    /// In front of a server that is reached through a socket; some messages are cut.
+    pub fn before(server: &Server, mut is_cut: impl FnMut(Passing) -> bool + Send + 'static) -> Self {
+        Self::judging(server, move |passing| if is_cut(passing) { Fate::IsCut } else { Fate::Passes })
+    }
+
+    /// The same with any fate.
+    pub fn judging(server: &Server, fate: impl FnMut(Passing) -> Fate + Send + 'static) -> Self {
         let folder = Folder::new();
-        let (behind, judge) = (server.folder().join(SOCKET), Judge::new(Box::new(is_cut)));
+        let (behind, judge) = (server.folder().join(SOCKET), Judge::new(Box::new(fate)));
         let (listener, judge) = (UnixListener::bind(folder.join(SOCKET)).expect("a socket"), Arc::new(judge));
         std::thread::spawn(move || {
             for (connection, client) in listener.incoming().map_while(Result::ok).enumerate() {
@@ -59,13 +73,20 @@ fn pass_on((mut from, mut to): (UnixStream, UnixStream), connection: usize, judg
     let mut bytes = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut bytes) {
         let passing = Passing { connection, bytes: &bytes[..read] };
-        let is_cut = judge.lock().unwrap_or_else(PoisonError::into_inner)(passing);
-        if is_cut {
-            // Half a message is the worst that can get through.
-            let _ = to.write_all(&bytes[..read / 2]);
-            break;
-        }
-        if to.write_all(&bytes[..read]).is_err() {
+        let fate = judge.lock().unwrap_or_else(PoisonError::into_inner)(passing);
+        let sent = match fate {
+            Fate::Passes => to.write_all(&bytes[..read]).is_ok(),
+            Fate::IsCut => {
+                // Half a message is the worst that can get through.
+                let _ = to.write_all(&bytes[..read / 2]);
+                false
+            }
+            Fate::IsSwallowed => {
+                while let Ok(1..) = from.read(&mut bytes) {}
+                false
+            }
+        };
+        if !sent {
             break;
         }
     }
