@@ -25,7 +25,7 @@ pub mod systems;
 
 pub use folder::Folder;
 pub use follow::Following;
-pub use proxy::{Passing, Proxy};
+pub use proxy::{Fate, Passing, Proxy};
 pub use stage::{Attempt, Lease, Outcome, Stage};
 
 use onceward_core::record::Actor;

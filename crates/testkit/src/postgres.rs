@@ -14,10 +14,14 @@ use crate::script::{Scripted, new_folder};
 const SHARED: &str = "ONCEWARD_POSTGRES";
 
 /// Everything that is said to PostgreSQL here is on the disk when it answers, as it is for users.
+///
+/// A server that stops still lets people in until its processes are gone, and (PostgreSQL 15 does) waits for whoever it let in so late until
+/// they have said who they are, up to a minute (`authentication_timeout`). A test may hold back just those words until the server is gone. So
+/// what has not ended by itself after a moment is killed.
 const SCRIPT: &str = r#"
 bin=$1 dir=$2
 shift 2
-trap '' INT TERM HUP
+trap '' INT TERM HUP PIPE
 begin() {
     "$bin/postgres" -D "$dir/data" -k "$dir" -c listen_addresses= -c max_connections=300 -c fsync=on \
         -c full_page_writes=on -c synchronous_commit=on -c shared_buffers=64MB -c max_wal_size=256MB "$@" >>"$dir/log" 2>&1 &
@@ -28,19 +32,27 @@ begin() {
     done
     echo started
 }
+end() {
+    [ -n "$pid" ] || return
+    kill -QUIT $pid
+    while sleep 0.05 && kill -0 $pid; do
+        kill -KILL $(cat /proc/$pid/task/$pid/children)
+    done 2>/dev/null
+    wait $pid 2>/dev/null
+    pid=
+}
 "$bin/initdb" -D "$dir/data" -U onceward -A trust -E UTF8 --locale=C --no-sync >"$dir/log" 2>&1 || { cat "$dir/log"; echo failed; }
 begin "$@"
 while read -r word; do
     case $word in
     start) begin "$@" ;;
-    stop) kill -QUIT $pid; wait $pid 2>/dev/null; echo stopped ;;
+    stop) end; echo stopped ;;
     freeze) kill -STOP $pid $(cat /proc/$pid/task/$pid/children); echo frozen ;;
     thaw) kill -CONT $pid $(cat /proc/$pid/task/$pid/children); echo thawed ;;
     esac
 done
 kill -CONT $pid $(cat /proc/$pid/task/$pid/children 2>/dev/null) 2>/dev/null
-kill -QUIT $pid 2>/dev/null
-wait $pid 2>/dev/null
+end
 rm -rf "$dir"
 "#;
 
@@ -107,6 +119,11 @@ impl Server {
     /// The URL under which another process may make databases of its own.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where its socket is.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.url.split('@').nth(1).expect("a host").replace("%2F", "/").into()
     }
 
     /// A new database; its URL.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime, TimeoutType, Timeouts};
+use deadpool_postgres::{Manager, ManagerConfig, PoolError, RecyclingMethod, Runtime, TimeoutType, Timeouts};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
+use super::client::{self, Client};
 use super::tls::{Asked, Tls};
 use crate::error::StoreError;
 
@@ -34,8 +35,8 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 /// After so long without a word from the machine at the other end, the connection is taken for lost.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What a URL says, and what it leaves to us.
-pub(super) fn config(url: &str) -> Result<(Config, Tls), StoreError> {
+/// What a URL says, and what it leaves to us; how long an answer is waited for.
+pub(super) fn config(url: &str) -> Result<(Config, Tls, Option<Duration>), StoreError> {
     let asked = Asked::of(url)?;
     let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("this is no URL of a database: {error}"));
     let mut config: Config = asked.url.parse().map_err(|error: tokio_postgres::Error| bad(&error))?;
@@ -55,7 +56,8 @@ pub(super) fn config(url: &str) -> Result<(Config, Tls), StoreError> {
     if config.get_ssl_mode() == SslMode::Prefer && config.get_hosts().iter().all(is_socket) {
         config.ssl_mode(SslMode::Disable);
     }
-    Ok((config, asked.tls()?))
+    let limit = asked.answer_timeout.unwrap_or(client::PATIENCE);
+    Ok((config, asked.tls()?, Some(limit).filter(|limit| !limit.is_zero())))
 }
 
 /// Connections to one database, and what to call it where it cannot be reached.
@@ -63,12 +65,13 @@ pub(super) fn config(url: &str) -> Result<(Config, Tls), StoreError> {
 pub(super) struct Pool {
     connections: deadpool_postgres::Pool,
     place: Arc<str>,
+    limit: Option<Duration>,
 }
 
 impl Pool {
-    pub(super) async fn get(&self) -> Result<Object, StoreError> {
+    pub(super) async fn get(&self) -> Result<Client, StoreError> {
         let place = &self.place;
-        self.connections.get().await.map_err(|error| match error {
+        let lent = self.connections.get().await.map_err(|error| match error {
             PoolError::Timeout(TimeoutType::Wait) => {
                 StoreError::Unavailable(format!("all {CONNECTIONS} connections to {place} are in use"))
             }
@@ -81,7 +84,8 @@ impl Pool {
                 other => StoreError::Unavailable(format!("{place}: {other}")),
             },
             other => StoreError::Unavailable(format!("{place}: {other}")),
-        })
+        })?;
+        Ok(Client::new(lent, Arc::clone(place), self.limit))
     }
 }
 
@@ -102,25 +106,25 @@ fn place(config: &Config) -> String {
 
 /// A pool of connections. None is made yet.
 pub(super) fn pool(url: &str) -> Result<Pool, StoreError> {
-    let (config, tls) = config(url)?;
+    let (config, tls, limit) = config(url)?;
     let place = place(&config).into();
     let manager = Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
     let timeouts = Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) };
     let built = deadpool_postgres::Pool::builder(manager).max_size(CONNECTIONS).runtime(Runtime::Tokio1);
     let built = built.timeouts(timeouts).build().map_err(|error| StoreError::Unavailable(error.to_string()));
-    Ok(Pool { connections: built?, place })
+    Ok(Pool { connections: built?, place, limit })
 }
 
 /// A connection that is open in the middle of a transaction is not given back: it is closed, and with it what it had begun.
 #[derive(Debug)]
-pub(super) struct InTransaction(Option<Object>);
+pub(super) struct InTransaction(Option<Client>);
 
 impl InTransaction {
-    pub(super) fn new(client: Object) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         Self(Some(client))
     }
 
-    pub(super) fn client(&self) -> Result<&Object, StoreError> {
+    pub(super) fn client(&self) -> Result<&Client, StoreError> {
         self.0.as_ref().ok_or_else(|| StoreError::Unavailable("the connection was given back".to_owned()))
     }
 
@@ -142,7 +146,7 @@ impl InTransaction {
 impl Drop for InTransaction {
     fn drop(&mut self) {
         if let Some(client) = self.0.take() {
-            drop(Object::take(client));
+            client.close();
         }
     }
 }

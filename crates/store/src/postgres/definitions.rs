@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::ClientWrapper;
 use onceward_core::diagnostic::Files;
 use onceward_core::time::Time;
 
+use super::client::Client;
 use super::connect::{BEGIN, InTransaction};
 use super::pipeline::{Pipeline, arg};
 use super::prune::{NUMBER, lone_entry};
@@ -23,7 +23,7 @@ pub(super) const NEWEST: &str = "SELECT coalesce(max(number), 0) FROM onceward.t
 const TURNS: &str = "SELECT definition, at, actor FROM onceward.turns WHERE number > $1::bigint ORDER BY number";
 
 /// All that the database knows; what is known already is not compiled again.
-pub(super) async fn recall(client: &ClientWrapper, known: &Known) -> Result<Known, StoreError> {
+pub(super) async fn recall(client: &Client, known: &Known) -> Result<Known, StoreError> {
     let mut catalog = Catalog::clone(&known.catalog);
     // First, so that every version that became current is there by the time it is looked for.
     let turns = client.query(TURNS, &[&i64::from(catalog.number())]).await?;
@@ -54,11 +54,11 @@ async fn alone(inner: &Inner) -> Result<(InTransaction, Known), StoreError> {
     Ok((transaction, known))
 }
 
-async fn counts(client: &ClientWrapper, known: &Known) -> Result<Vec<VersionCount>, StoreError> {
+async fn counts(client: &Client, known: &Known) -> Result<Vec<VersionCount>, StoreError> {
     version_counts(&client.query(LIVES, &[]).await?, &known.catalog, &known.names)
 }
 
-async fn write_turns(client: &ClientWrapper, before: &Catalog, after: &Catalog) -> Result<(), StoreError> {
+async fn write_turns(client: &Client, before: &Catalog, after: &Catalog) -> Result<(), StoreError> {
     for (number, turn) in after.turns_since(before.number()) {
         let sql = "INSERT INTO onceward.turns (number, definition, at, actor) VALUES ($1::bigint, $2::bigint, $3, $4)";
         let (number, definition) = (i64::from(number), i64::from(turn.definition));
@@ -79,7 +79,7 @@ pub(super) async fn put(inner: &Inner, files: &Files, at: Time) -> Result<Known,
     end(inner, transaction, known, done).await
 }
 
-async fn bring(client: &ClientWrapper, known: &Known, files: &Files, at: Time) -> Result<Option<Known>, StoreError> {
+async fn bring(client: &Client, known: &Known, files: &Files, at: Time) -> Result<Option<Known>, StoreError> {
     let before = &known.catalog;
     let Some(change) = before.brought(files, at)? else { return Ok(None) };
     change.fits_the_living(before, &counts(client, known).await?)?;
@@ -116,13 +116,7 @@ pub(super) async fn make_current(inner: &Inner, hash: &str, by: &str, now: Time)
     end(inner, transaction, known, done).await
 }
 
-async fn turn(
-    client: &ClientWrapper,
-    known: &Known,
-    hash: &str,
-    by: &str,
-    now: Time,
-) -> Result<Option<Known>, StoreError> {
+async fn turn(client: &Client, known: &Known, hash: &str, by: &str, now: Time) -> Result<Option<Known>, StoreError> {
     let counts = counts(client, known).await?;
     let Some((catalog, entry)) = known.catalog.using(hash, by, now, &counts)? else { return Ok(None) };
     write_turns(client, &known.catalog, &catalog).await?;

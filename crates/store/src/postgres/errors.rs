@@ -8,6 +8,30 @@ use tokio_postgres::types::{WasNull, WrongType};
 
 use crate::error::StoreError;
 
+/// Why a statement has no answer.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// By the words of the server, or of the driver.
+    Said(Error),
+    /// None came in time.
+    Silent(String),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Said(error)
+    }
+}
+
+impl From<Failed> for StoreError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Said(error) => error.into(),
+            Failed::Silent(why) => Self::Unavailable(why),
+        }
+    }
+}
+
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         let text = words(&error);

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use deadpool_postgres::ClientWrapper;
 use onceward_core::decide::{QueueKey, readiness};
 use onceward_core::time::Time;
 use tokio_postgres::Row;
 
+use super::client::Client;
 use super::lines::{Ready, Spot};
 use super::marks::Ranks;
 use super::pipeline::{Pipeline, arg};
@@ -83,7 +83,7 @@ impl Lane {
 
 /// Bring the right jobs of these keys to the front, after all else that was to be written is. What is left to be sent.
 pub(super) async fn settle<'a>(
-    (client, mut pipeline): (&ClientWrapper, Pipeline<'a>),
+    (client, mut pipeline): (&Client, Pipeline<'a>),
     known: &Known,
     lanes: &[Lane],
     now: Time,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use deadpool_postgres::Object;
 use onceward_core::time::Time;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::CLOCK;
+use super::client::Client;
 use crate::error::StoreError;
 use crate::look::{COUNTED, Look, Overdue, Setting, Waiting};
 use crate::names::Names;
@@ -47,7 +47,7 @@ const TALLIES: &str = "SELECT d.name, t.state::bigint, sum(t.count)::bigint FROM
 const OLDEST: &str = "SELECT (extract(epoch FROM min(xact_start)) * 1000000)::bigint FROM pg_stat_activity \
      WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
 
-pub(super) async fn look(client: &Object, names: &Names, schema: u32) -> Result<Look, StoreError> {
+pub(super) async fn look(client: &Client, names: &Names, schema: u32) -> Result<Look, StoreError> {
     let one = async |sql: &str| client.query_one(sql, &[]).await;
     let now = time(&one(CLOCK).await?, 0)?.unwrap_or(Time::MIN);
     let server: String = one("SHOW server_version").await?.try_get(0)?;

@@ -1,7 +1,6 @@
 //! The schema, brought up to date by numbered migrations. Many processes may start at once: one makes it, the others wait.
 
-use deadpool_postgres::{ClientWrapper, Object};
-
+use super::client::Client;
 use super::connect::{InTransaction, Pool};
 use crate::error::StoreError;
 use crate::schema::{Migration, Schema};
@@ -16,7 +15,7 @@ const ATTEMPTS: usize = 20;
 /// Make the schema where there is none, for an engine that starts. An older one is refused: other processes may still be working
 /// on it, with the program that knows it.
 pub(super) async fn make(pool: &Pool, migrations: &[Migration]) -> Result<(), StoreError> {
-    let schema = schema(&*pool.get().await?, migrations).await?;
+    let schema = schema(&pool.get().await?, migrations).await?;
     if schema.found > 0 {
         return schema.is_current();
     }
@@ -38,28 +37,28 @@ pub(super) async fn migrate(pool: &Pool, migrations: &[Migration]) -> Result<Sch
         }
     };
     for (number, migration) in (1_i32..).zip(migrations).skip(schema.found as usize) {
-        client.batch_execute(migration.sql).await?;
+        client.unhurried(migration.sql).await?;
         client.execute("INSERT INTO onceward.migrations (number, at) VALUES ($1, now())", &[&number]).await?;
     }
-    client.batch_execute("COMMIT").await?;
+    client.unhurried("COMMIT").await?;
     transaction.ended();
     Ok(schema)
 }
 
 /// What a database has: nothing where nobody has made anything yet.
-pub(super) async fn schema(client: &ClientWrapper, migrations: &[Migration]) -> Result<Schema, StoreError> {
+pub(super) async fn schema(client: &Client, migrations: &[Migration]) -> Result<Schema, StoreError> {
     let row = client.query_one("SELECT to_regclass('onceward.migrations') IS NOT NULL", &[]).await?;
     let found = if row.try_get::<_, bool>(0)? { found(client).await? } else { 0 };
     Schema::of(found, migrations)
 }
 
-async fn found(client: &ClientWrapper) -> Result<u32, StoreError> {
+async fn found(client: &Client) -> Result<u32, StoreError> {
     let row = client.query_one("SELECT coalesce(max(number), 0) FROM onceward.migrations", &[]).await?;
     Ok(u32::try_from(row.try_get::<_, i32>(0)?).unwrap_or(u32::MAX))
 }
 
 /// Refuse a database without our schema, or with another one: who only reads brings nothing up to date.
-pub(super) async fn check(client: &ClientWrapper) -> Result<(), StoreError> {
+pub(super) async fn check(client: &Client) -> Result<(), StoreError> {
     let schema = schema(client, MIGRATIONS).await?;
     if schema.found == 0 {
         return Err(StoreError::NoDatabase("this is not one of Onceward's databases".to_owned()));
@@ -68,7 +67,7 @@ pub(super) async fn check(client: &ClientWrapper) -> Result<(), StoreError> {
 }
 
 /// The schema and the table of migrations, whose row 0 is there to be locked.
-async fn ground(client: &Object) -> Result<(), StoreError> {
+async fn ground(client: &Client) -> Result<(), StoreError> {
     let sql = "CREATE SCHEMA IF NOT EXISTS onceward; \
                CREATE TABLE IF NOT EXISTS onceward.migrations (number INTEGER PRIMARY KEY, at TIMESTAMPTZ NOT NULL); \
                INSERT INTO onceward.migrations (number, at) VALUES (0, now()) ON CONFLICT DO NOTHING";

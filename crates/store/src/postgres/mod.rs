@@ -7,6 +7,7 @@
 
 mod attempts;
 mod claim;
+mod client;
 mod connect;
 mod definitions;
 mod errors;
@@ -136,7 +137,7 @@ impl PostgresStore {
 
     /// Which schema a database has. Nothing is written.
     pub async fn schema(url: &str) -> Result<Schema, StoreError> {
-        migrate::schema(&*connect::pool(url)?.get().await?, MIGRATIONS).await
+        migrate::schema(&connect::pool(url)?.get().await?, MIGRATIONS).await
     }
 
     /// Bring a database up to date. What it had before. No process should be working on it with a program that knows only the older
@@ -178,7 +179,7 @@ impl Inner {
 
     /// Learn what the database knows by now.
     async fn refresh(&self) -> Result<Arc<Known>, StoreError> {
-        let known = definitions::recall(&*self.pool.get().await?, &self.known()).await?;
+        let known = definitions::recall(&self.pool.get().await?, &self.known()).await?;
         Ok(self.learn(known))
     }
 
@@ -219,7 +220,7 @@ impl Inner {
         match pipeline.run(&client).await {
             Err(StoreError::Unavailable(_)) if client.is_closed() => {
                 drop(client);
-                pipeline.run(&*self.pool.get().await?).await
+                pipeline.run(&self.pool.get().await?).await
             }
             done => done,
         }

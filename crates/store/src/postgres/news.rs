@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Config};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 
+use super::client::within;
 use super::connect::Pool;
 use super::tls::Tls;
 
@@ -31,7 +33,7 @@ pub(super) struct News {
 
 impl News {
     /// `name` tells our own words from those of others.
-    pub(super) fn start(config: (Config, Tls), pool: Pool, name: String) -> Self {
+    pub(super) fn start(config: (Config, Tls, Option<Duration>), pool: Pool, name: String) -> Self {
         let (raise, heard) = watch::channel(0);
         let to_tell = Arc::new(Notify::new());
         let telling = tokio::spawn(tell(pool, Arc::clone(&to_tell), name.clone()));
@@ -79,44 +81,67 @@ async fn tell(pool: Pool, to_tell: Arc<Notify>, name: String) {
     }
 }
 
-async fn hear((config, tls): (Config, Tls), name: String, raise: watch::Sender<u64>, others: Arc<AtomicU64>) {
+async fn hear(
+    (config, tls, limit): (Config, Tls, Option<Duration>),
+    name: String,
+    raise: watch::Sender<u64>,
+    others: Arc<AtomicU64>,
+) {
     loop {
-        let _ = listen((&config, tls.clone()), &name, &raise, &others).await;
+        if let Some(Ok((client, connection))) = within(limit, config.connect(tls.clone())).await {
+            let (forward, words) = mpsc::unbounded_channel();
+            let driving = tokio::spawn(drive(connection, forward));
+            listen((&client, limit), words, &name, &raise, &others).await;
+            driving.abort();
+        }
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-/// Listen until the connection ends.
+/// Carry what is said on a connection, and pass its words on, until it ends.
+async fn drive<S, T>(mut connection: Connection<S, T>, forward: mpsc::UnboundedSender<String>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notification(word) = message
+            && forward.send(word.payload().to_owned()).is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Listen until the connection ends, or leads nowhere.
 async fn listen(
-    (config, tls): (&Config, Tls),
+    (client, limit): (&Client, Option<Duration>),
+    mut words: mpsc::UnboundedReceiver<String>,
     name: &str,
     raise: &watch::Sender<u64>,
     others: &AtomicU64,
-) -> Result<(), tokio_postgres::Error> {
-    let (client, mut connection) = config.connect(tls).await?;
-    let (forward, mut words) = mpsc::unbounded_channel();
-    let driving = tokio::spawn(async move {
-        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(word) = message
-                && forward.send(word.payload().to_owned()).is_err()
-            {
-                return;
-            }
-        }
-    });
+) {
+    let is_there = async |sql: &str| within(limit, client.batch_execute(sql)).await.is_some_and(|said| said.is_ok());
     // One that does not listen hears nothing, however long it stays open.
-    if let Err(error) = client.batch_execute("LISTEN onceward").await {
-        driving.abort();
-        return Err(error);
+    if !is_there("LISTEN onceward").await {
+        return;
     }
     // What was said before is not heard any more.
     raise.send_modify(|count| *count += 1);
-    while let Some(word) = words.recv().await {
-        if word != name {
-            others.fetch_add(1, Ordering::Relaxed);
-            raise.send_modify(|count| *count += 1);
+    loop {
+        match within(limit, words.recv()).await {
+            Some(Some(word)) if word == name => {}
+            Some(Some(_)) => {
+                others.fetch_add(1, Ordering::Relaxed);
+                raise.send_modify(|count| *count += 1);
+            }
+            Some(None) => return,
+            // It may be that nobody has said anything; it may be that nobody is there.
+            None => {
+                if !is_there("").await {
+                    return;
+                }
+            }
         }
     }
-    driving.abort();
-    Ok(())
 }

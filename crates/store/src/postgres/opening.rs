@@ -41,7 +41,7 @@ impl Opening {
 pub(super) async fn next(inner: &Inner, name: &str) -> Result<Opening, StoreError> {
     let mut pipeline = Pipeline::default();
     pipeline.add(NEXT, vec![arg(name)]);
-    let answers = pipeline.run(&*inner.pool.get().await?).await?;
+    let answers = pipeline.run(&inner.pool.get().await?).await?;
     let row = answers[0].first().ok_or_else(|| StoreError::corrupt("a name was written, and is not there"))?;
     Ok(Opening { name: name.into(), number: row.try_get(0)? })
 }

@@ -9,6 +9,8 @@ use deadpool_postgres::ClientWrapper;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
+use super::client::Client;
+use super::errors::Failed;
 use crate::error::StoreError;
 
 pub(super) type Parameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
@@ -47,25 +49,23 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Carry all of them out.
-    pub(super) async fn run(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, StoreError> {
+    pub(super) async fn run(&self, client: &Client) -> Result<Vec<Vec<Row>>, StoreError> {
         Ok(self.attempt(client).await?)
     }
 
     /// The same, and how long the last of them took after those before it were answered: a commit, all of it.
-    pub(super) async fn attempt_and_time(
-        &self,
-        client: &ClientWrapper,
-    ) -> Result<(Vec<Vec<Row>>, Duration), tokio_postgres::Error> {
-        attempt(&self.calls.iter().collect::<Vec<_>>(), client).await
+    pub(super) async fn attempt_and_time(&self, client: &Client) -> Result<(Vec<Vec<Row>>, Duration), Failed> {
+        let calls: Vec<&Call<'_>> = self.calls.iter().collect();
+        client.ask(|client| attempt(&calls, client)).await
     }
 
     /// The same for statements that read, at one moment. Where it fails, the transaction may still be open.
-    pub(super) async fn read_at_once(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, StoreError> {
+    pub(super) async fn read_at_once(&self, client: &Client) -> Result<Vec<Vec<Row>>, StoreError> {
         let [begin, end] = &MOMENT;
         let mut calls: Vec<&Call<'_>> = vec![begin];
         calls.extend(&self.calls);
         calls.push(end);
-        let (mut answers, _) = attempt(&calls, client).await?;
+        let (mut answers, _) = client.ask(|client| attempt(&calls, client)).await?;
         answers.pop();
         answers.remove(0);
         Ok(answers)
@@ -73,7 +73,7 @@ impl<'a> Pipeline<'a> {
 
     /// The same, with the database's own words for what went wrong. Where one fails inside a transaction the database refuses the rest, a commit too: the first
     /// error is the one that matters.
-    pub(super) async fn attempt(&self, client: &ClientWrapper) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+    pub(super) async fn attempt(&self, client: &Client) -> Result<Vec<Vec<Row>>, Failed> {
         Ok(self.attempt_and_time(client).await?.0)
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn read_standing(row: &Row) -> Result<Standing, StoreError> {
 pub(super) async fn turn(inner: &Inner, rest: Duration) -> Result<bool, StoreError> {
     let mut pipeline = Pipeline::default();
     pipeline.add(LOOK, vec![arg(i64::try_from(rest.as_micros()).unwrap_or(i64::MAX))]);
-    let answers = pipeline.run(&*inner.pool.get().await?).await?;
+    let answers = pipeline.run(&inner.pool.get().await?).await?;
     Ok(!answers[0].is_empty())
 }
 

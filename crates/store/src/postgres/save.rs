@@ -7,6 +7,7 @@ use tokio_postgres::error::DbError;
 
 use super::claim::Ground;
 use super::connect::InTransaction;
+use super::errors::Failed;
 use super::lanes::{self, Lane};
 use super::pipeline::Pipeline;
 use super::rows;
@@ -120,9 +121,10 @@ impl From<StoreError> for Unwritten {
     }
 }
 
-impl From<tokio_postgres::Error> for Unwritten {
-    fn from(error: tokio_postgres::Error) -> Self {
-        let id_taken = error.as_db_error().and_then(DbError::constraint) == Some("records_id");
+impl From<Failed> for Unwritten {
+    fn from(error: Failed) -> Self {
+        let said = if let Failed::Said(error) = &error { error.as_db_error() } else { None };
+        let id_taken = said.and_then(DbError::constraint) == Some("records_id");
         Self { error: error.into(), id_taken }
     }
 }

@@ -1,12 +1,12 @@
 //! Every table page by page, as it stands; all values as text. An entry is known by its number in the log, which its batch
 //! tells, not by its place.
 
-use deadpool_postgres::Object;
 use onceward_core::value::RecordId;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::client::Client;
 use super::read::BEYOND;
 use super::rows;
 use crate::StoreError;
@@ -48,7 +48,7 @@ const LOG: &str = "SELECT b.first + (h.place & 1048575), h.record, r.id, h.versi
      ORDER BY b.first, h.place LIMIT $2";
 
 /// In a transaction that sees one moment.
-pub(super) async fn log(client: &Object, after: i64, limit: usize) -> Result<LogPage, StoreError> {
+pub(super) async fn log(client: &Client, after: i64, limit: usize) -> Result<LogPage, StoreError> {
     let seq = last(client).await?;
     let mut page = LogPage { seq, rows: Vec::new() };
     let (mut from, limit) = (after.max(0), rows::size(limit));
@@ -82,7 +82,7 @@ pub(super) async fn log(client: &Object, after: i64, limit: usize) -> Result<Log
     Ok(page)
 }
 
-async fn last(client: &Object) -> Result<u64, StoreError> {
+async fn last(client: &Client) -> Result<u64, StoreError> {
     rows::unsigned(&client.query_one(LAST, &[]).await?, 0)
 }
 
@@ -258,7 +258,7 @@ fn plan(table: Table) -> Plan {
 
 /// In a transaction that sees one moment.
 pub(super) async fn page(
-    client: &Object,
+    client: &Client,
     names: &Names,
     table: Table,
     after: Option<&Cursor>,

@@ -7,6 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -25,6 +26,8 @@ pub(super) struct Asked {
     pub(super) url: String,
     /// Checked against these; `None` encrypts and asks no more.
     roots: Option<String>,
+    /// How long an answer is waited for; nothing is for ever.
+    pub(super) answer_timeout: Option<Duration>,
 }
 
 impl Asked {
@@ -32,10 +35,11 @@ impl Asked {
     pub(super) fn of(url: &str) -> Result<Self, StoreError> {
         let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
         let Some((place, options)) = url.split_once('?').filter(|_| is_url) else {
-            return Ok(Self { url: url.to_owned(), roots: None });
+            return Ok(Self { url: url.to_owned(), roots: None, answer_timeout: None });
         };
         let bad = |why: &str| StoreError::Unavailable(format!("this is no URL of a database: {why}"));
         let (mut left, mut roots, mut is_verified, mut is_encrypted) = (Vec::new(), None, false, false);
+        let mut answer_timeout = None;
         for option in options.split('&') {
             match option.split_once('=') {
                 Some(("sslmode", "verify-full")) => {
@@ -48,6 +52,10 @@ impl Asked {
                     )));
                 }
                 Some(("sslrootcert", path)) => roots = Some(decoded(path).ok_or_else(|| bad("sslrootcert"))?),
+                Some(("answer_timeout", seconds)) => {
+                    let seconds = seconds.parse().map_err(|_| bad("answer_timeout is a number of seconds"))?;
+                    answer_timeout = Some(Duration::from_secs(seconds));
+                }
                 other => {
                     is_encrypted |= other == Some(("sslmode", "require"));
                     left.push(option);
@@ -62,7 +70,7 @@ impl Asked {
             _ => {}
         }
         let url = if left.is_empty() { place.to_owned() } else { format!("{place}?{}", left.join("&")) };
-        Ok(Self { url, roots })
+        Ok(Self { url, roots, answer_timeout })
     }
 
     pub(super) fn tls(&self) -> Result<Tls, StoreError> {
@@ -237,6 +245,7 @@ mod tests {
             ("sslrootcert=system", "nothing is checked"),
             ("sslmode=prefer&sslrootcert=system", "nothing is checked"),
             ("sslmode=require&sslrootcert=%4", "sslrootcert"),
+            ("answer_timeout=soon", "answer_timeout is a number of seconds"),
         ] {
             let refused = asked(&format!("postgres://a@b/c?{options}")).expect_err(options);
             assert!(refused.contains(said), "{options}: {refused}");
@@ -244,8 +253,17 @@ mod tests {
     }
 
     #[test]
+    fn a_url_says_how_long_answers_are_waited_for() {
+        let asked = Asked::of("postgres://a@b/c?answer_timeout=90&connect_timeout=3").expect("a URL");
+        assert_eq!(asked.url, "postgres://a@b/c?connect_timeout=3");
+        assert_eq!(asked.answer_timeout, Some(Duration::from_secs(90)));
+    }
+
+    #[test]
     fn roots_must_be_there() {
-        let tls = |path: &str| Asked { url: String::new(), roots: Some(path.to_owned()) }.tls().map(drop);
+        let tls = |path: &str| {
+            Asked { url: String::new(), roots: Some(path.to_owned()), answer_timeout: None }.tls().map(drop)
+        };
         tls("system").expect("they come with the program");
         assert!(matches!(tls("/nowhere/ca.pem"), Err(StoreError::Unavailable(why)) if why.contains("/nowhere/ca.pem")));
         let empty = onceward_testkit::Folder::new();

@@ -1,9 +1,9 @@
 //! A database looked through beside the processes that write it.
 
-use deadpool_postgres::Object;
 use onceward_core::value::RecordId;
 use serde_json::Value as Json;
 
+use super::client::Client;
 use super::connect::{self, InTransaction, Pool};
 use super::scan::{self, TABLES};
 use super::{look, migrate};
@@ -24,7 +24,7 @@ impl PostgresView {
     /// Open a database by its URL. Its schema must be one that this program knows; nothing is brought up to date.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let pool = connect::pool(url)?;
-        migrate::check(&*pool.get().await?).await?;
+        migrate::check(&pool.get().await?).await?;
         Ok(Self { pool })
     }
 
@@ -45,7 +45,7 @@ impl PostgresView {
     }
 }
 
-async fn names(client: &Object) -> Result<Names, StoreError> {
+async fn names(client: &Client) -> Result<Names, StoreError> {
     let mut names = Names::default();
     for row in client.query("SELECT id::bigint, name FROM onceward.names", &[]).await? {
         names.add(row.try_get(0)?, row.try_get::<_, &str>(1)?.into());
@@ -53,7 +53,7 @@ async fn names(client: &Object) -> Result<Names, StoreError> {
     Ok(names)
 }
 
-async fn kept(client: &Object) -> Result<KeptDefinitions, StoreError> {
+async fn kept(client: &Client) -> Result<KeptDefinitions, StoreError> {
     let mut kept = KeptDefinitions::default();
     for row in client.query("SELECT id::bigint, files FROM onceward.sources ORDER BY id", &[]).await? {
         kept.sources.push((row.try_get(0)?, row.try_get(1)?));
