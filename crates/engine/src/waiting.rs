@@ -20,7 +20,7 @@ pub(crate) struct Lines {
     /// Raised before anybody is woken: what was looked at before that may be out of date.
     news: AtomicU64,
     /// Those who ask for the same stand in one line.
-    lines: Mutex<HashMap<Vec<Arc<str>>, Arc<Line>>>,
+    by_list: Mutex<HashMap<Vec<Arc<str>>, Arc<Line>>>,
     /// Wishes that were made so far: whoever came first is served first.
     wished: AtomicU64,
     /// Wishes that stand. A batch for which there is none need not look at the lines.
@@ -144,7 +144,7 @@ impl Lines {
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<Vec<Arc<str>>, Arc<Line>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
