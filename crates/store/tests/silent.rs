@@ -2,6 +2,7 @@
 
 mod stage;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onceward_store::{Clock, PostgresStore, Save, Store as _, StoreError};
@@ -26,6 +27,8 @@ struct Silence {
     connections: usize,
     /// What is said on those before this one is swallowed.
     silent: usize,
+    /// Those on which something was said in vain.
+    in_vain: BTreeSet<usize>,
 }
 
 impl Silence {
@@ -34,6 +37,9 @@ impl Silence {
         let is_commit = self.commits > 0 && passing.bytes.windows(COMMIT.len()).any(|part| part == COMMIT);
         self.commits -= usize::from(is_commit);
         let is_swallowed = passing.connection < self.silent || is_commit && self.commits == 0;
+        if is_swallowed {
+            self.in_vain.insert(passing.connection);
+        }
         if is_swallowed { Fate::IsSwallowed } else { Fate::Passes }
     }
 }
@@ -42,19 +48,19 @@ fn locked(silence: &Mutex<Silence>) -> MutexGuard<'_, Silence> {
     silence.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A store behind a proxy, which waits for an answer for a second.
+/// A store behind a proxy, which waits for an answer for a few seconds.
 async fn open() -> (PostgresStore, Arc<Mutex<Silence>>, Proxy) {
     let (server, silence) = (Server::shared(), Arc::new(Mutex::new(Silence::default())));
     let judge = Arc::clone(&silence);
     let proxy = Proxy::judging(server, move |passing| locked(&judge).fate(passing));
-    let url = format!("{}?answer_timeout=1", proxy.url(&server.database()));
+    let url = format!("{}?answer_timeout=5", proxy.url(&server.database()));
     let store = PostgresStore::open_with_clock(&url, Clock::manual(start())).await.expect("a new database");
     store.put_definitions(&suite()).await.expect("sound files");
     (store, silence, proxy)
 }
 
 fn is_silent<T>(answer: &Result<T, StoreError>) -> bool {
-    matches!(answer, Err(StoreError::Unavailable(why)) if why.ends_with("did not answer within 1 s"))
+    matches!(answer, Err(StoreError::Unavailable(why)) if why.ends_with("did not answer within 5 s"))
 }
 
 /// The commit is asked for and not heard, or done and not told: nobody knows, the store least of all. It says so, does not try again by
@@ -110,5 +116,37 @@ fn connections_that_lead_nowhere_are_left() {
         assert!(is_silent(&told), "{told:?}");
         assert!(read().await.expect("a new connection").is_some());
         tokio::time::timeout(LONG, heard.changed()).await.expect("it does not wait for ever").expect("it listens");
+    });
+}
+
+/// Whoever asked goes away long before it would have been told: the connection is not lent to the next until it has answered.
+#[test]
+fn a_question_that_was_left_holds_up_nobody() {
+    wait(async {
+        let (store, silence, _proxy) = open().await;
+        let id = Driver::new(&store).await.create(&user("ann"), "suite.box", json!({}), start()).await;
+        assert!(store.record(id).await.expect("a connection").is_some());
+        {
+            let mut silence = locked(&silence);
+            silence.silent = silence.connections;
+        }
+        // Each of those that lie idle is asked something, and then left.
+        for _ in 0..8 {
+            let asked = locked(&silence).in_vain.len();
+            let in_vain = async {
+                while locked(&silence).in_vain.len() == asked {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::select! {
+                found = store.record(id) => {
+                    assert!(found.expect("a new connection").is_some());
+                    assert!(asked > 0, "one lay idle");
+                    return;
+                }
+                () = in_vain => {}
+            }
+        }
+        panic!("there were not so many");
     });
 }

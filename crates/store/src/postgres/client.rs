@@ -5,7 +5,7 @@
 //! still be carried out, and nobody knows.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Object};
@@ -18,6 +18,9 @@ use super::errors::Failed;
 /// their rows by keys and read them by pages, and who waits for another's lock is sent away after five seconds.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
+/// The same for what goes through much at once and keeps no caller waiting.
+const LONGEST: Duration = Duration::from_hours(1);
+
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// What comes of something within a time; where there is no limit, whenever it comes.
@@ -28,7 +31,8 @@ pub(super) async fn within<T>(limit: Option<Duration>, future: impl Future<Outpu
     }
 }
 
-/// Given back when it is dropped, unless an answer did not come.
+/// Given back when it is dropped, unless an answer did not come. Where whoever asked has gone away before it came, it is given back when it
+/// has.
 #[derive(Debug)]
 pub(super) struct Client {
     /// There until it is dropped.
@@ -36,11 +40,20 @@ pub(super) struct Client {
     place: Arc<str>,
     limit: Option<Duration>,
     is_lost: AtomicBool,
+    /// Answers that are waited for.
+    asking: AtomicUsize,
 }
 
 impl Client {
     pub(super) fn new(lent: Object, place: Arc<str>, limit: Option<Duration>) -> Self {
-        Self { lent: Some(lent), place, limit, is_lost: AtomicBool::new(false) }
+        Self { lent: Some(lent), place, limit, is_lost: AtomicBool::new(false), asking: AtomicUsize::new(0) }
+    }
+
+    /// For what may take longer than anything that callers wait for.
+    #[must_use]
+    pub(super) fn patient(mut self) -> Self {
+        self.limit = self.limit.map(|limit| limit.max(LONGEST));
+        self
     }
 
     /// Whether it ended by itself, or by the server. One whose answer did not come is waited for no second time.
@@ -71,7 +84,10 @@ impl Client {
     {
         let lent = self.lent.as_ref().filter(|_| !self.is_lost());
         let lent = lent.ok_or_else(|| Failed::Silent(format!("{} had not answered before", self.place)))?;
-        if let Some(answer) = within(limit, ask(lent)).await {
+        self.asking.fetch_add(1, Ordering::Relaxed);
+        let answer = within(limit, ask(lent)).await;
+        self.asking.fetch_sub(1, Ordering::Relaxed);
+        if let Some(answer) = answer {
             return Ok(answer?);
         }
         self.is_lost.store(true, Ordering::Relaxed);
@@ -132,8 +148,24 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        let Some(lent) = self.lent.take() else { return };
         if self.is_lost() {
-            self.lent.take().map(Object::take);
+            drop(Object::take(lent));
+        } else if self.asking.load(Ordering::Relaxed) > 0 {
+            give_back_answered(lent, self.limit);
         }
     }
+}
+
+/// Whoever has it next would wait for an answer that somebody else has asked for, and as long as it takes to learn that none comes.
+fn give_back_answered(lent: Object, limit: Option<Duration>) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        drop(Object::take(lent));
+        return;
+    };
+    runtime.spawn(async move {
+        if within(limit, lent.batch_execute("")).await.is_none() {
+            drop(Object::take(lent));
+        }
+    });
 }

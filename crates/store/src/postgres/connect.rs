@@ -15,7 +15,7 @@ use crate::error::StoreError;
 const CONNECTIONS: usize = 8;
 
 /// How long to wait for a connection, new or given back, before saying that the database cannot be reached.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How our own connections are served. Nothing that is written depends on it. What a URL says itself comes after it and wins.
 ///

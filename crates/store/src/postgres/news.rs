@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 
 use super::client::within;
-use super::connect::Pool;
+use super::connect::{self, Pool};
 use super::tls::Tls;
 
 /// At most one word in this time: many saves make one.
@@ -88,7 +88,7 @@ async fn hear(
     others: Arc<AtomicU64>,
 ) {
     loop {
-        if let Some(Ok((client, connection))) = within(limit, config.connect(tls.clone())).await {
+        if let Some(Ok((client, connection))) = within(Some(connect::PATIENCE), config.connect(tls.clone())).await {
             let (forward, words) = mpsc::unbounded_channel();
             let driving = tokio::spawn(drive(connection, forward));
             listen((&client, limit), words, &name, &raise, &others).await;

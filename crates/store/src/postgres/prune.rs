@@ -116,7 +116,7 @@ pub(super) fn read_standing(row: &Row) -> Result<Standing, StoreError> {
 pub(super) async fn turn(inner: &Inner, rest: Duration) -> Result<bool, StoreError> {
     let mut pipeline = Pipeline::default();
     pipeline.add(LOOK, vec![arg(i64::try_from(rest.as_micros()).unwrap_or(i64::MAX))]);
-    let answers = pipeline.run(&inner.pool.get().await?).await?;
+    let answers = pipeline.run(&inner.pool.get().await?.patient()).await?;
     Ok(!answers[0].is_empty())
 }
 
@@ -183,7 +183,7 @@ pub(super) async fn forget(inner: &Inner, old: &OldRequests) -> Result<Forgotten
 
 pub(super) async fn prune(inner: Arc<Inner>, prune: Arc<Prune>) -> Result<PruneSave, StoreError> {
     let known = inner.newest().await?;
-    let transaction = InTransaction::new(inner.pool.get().await?);
+    let transaction = InTransaction::new(inner.pool.get().await?.patient());
     let pruning = Pruning { known: &known, carry: &prune.carry };
     let pruned = pruning.all(&transaction, &prune).await;
     // Whatever became of it: what is gone, or may be, is not remembered.

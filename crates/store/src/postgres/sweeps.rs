@@ -16,9 +16,6 @@ const EVERY: u64 = 100_000;
 /// And the least time: beside a snapshot that somebody holds open a sweep finds nothing that it may take, and reads all of it.
 const REST: Duration = Duration::from_secs(5);
 
-/// Longer than it ever takes. Nobody waits for it, but the connection is wanted.
-const LONGEST: Duration = Duration::from_hours(1);
-
 /// Without taking the empty end off the file, which would lock everybody out.
 const SWEEP: &str = "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes, onceward.later, \
      onceward.queues";
@@ -63,7 +60,7 @@ async fn run(pool: Pool, due: Arc<Notify>) {
         // Nothing depends on it but speed: where it cannot be done, for want of a right to it or of a connection, the server's
         // own rounds come some time.
         if let Ok(client) = pool.get().await {
-            let _ = client.ask_within(Some(LONGEST), |client| client.batch_execute(SWEEP)).await;
+            let _ = client.patient().batch_execute(SWEEP).await;
         }
         tokio::time::sleep(REST).await;
     }

@@ -39,7 +39,7 @@ impl PostgresView {
     }
 
     async fn begin(&self) -> Result<InTransaction, StoreError> {
-        let transaction = InTransaction::new(self.pool.get().await?);
+        let transaction = InTransaction::new(self.pool.get().await?.patient());
         transaction.client()?.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         Ok(transaction)
     }
@@ -105,7 +105,7 @@ impl Scan for PostgresView {
 
     async fn result(&self, record: RecordId) -> Result<Option<Json>, StoreError> {
         let sql = "SELECT f.result FROM onceward.effects f JOIN onceward.records r ON r.row = f.record WHERE r.id = $1";
-        let client = self.pool.get().await?;
+        let client = self.pool.get().await?.patient();
         let statement = client.prepare_cached(sql).await?;
         let found = client.query_opt(&statement, &[&record.0]).await?;
         let text: Option<String> = found.map(|row| row.try_get(0)).transpose()?;
