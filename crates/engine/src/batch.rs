@@ -328,6 +328,10 @@ async fn attempt<S: Store + 'static>(shared: &Arc<Shared<S>>, chunk: &mut Chunk)
             shared.trail.give_back(spent);
             let error = EngineError::from(error);
             let granted = !grants.is_empty() && (error.may_be_of_one() || error.is_busy());
+            if !grants.is_empty() {
+                // What is there may be other than what they knew, who will look.
+                shared.signals.lines.doubt();
+            }
             return Err(Failed { error, granted });
         }
     };

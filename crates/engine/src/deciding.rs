@@ -161,6 +161,19 @@ pub(crate) struct More<'a> {
     pub(crate) now: Time,
 }
 
+/// What came of it.
+pub(crate) enum Tried {
+    /// It is part of the batch.
+    Done(Answer),
+    /// Refused for who asks, or for how.
+    Denied,
+    /// Not possible now, whoever asks.
+    Undone,
+}
+
+/// Refusals that say nothing against anybody else. What is there is not found only by whom it is nothing to.
+const DENIALS: [u16; 3] = [403, 404, 422];
+
 /// Decide it, with so many looks at the store: it is part of the batch only where it changes something. Where a look fails, the base may
 /// be gone.
 pub(crate) async fn decide_more<S: Store>(
@@ -169,7 +182,7 @@ pub(crate) async fn decide_more<S: Store>(
     decided: &mut Decided,
     more: More<'_>,
     looks: &mut usize,
-) -> Result<Option<Answer>, EngineError> {
+) -> Result<Tried, EngineError> {
     let More { operation, keyed, now } = more;
     loop {
         match decide(definitions, decided.base.snapshot(), &operation, now) {
@@ -182,9 +195,10 @@ pub(crate) async fn decide_more<S: Store>(
                 let answer = decided.answer(&operation, changes.subject);
                 let request = keyed.map(|keyed| keyed.with(&answer));
                 decided.writes.push(Write { request, ..Write::new(operation, Outcome::Changes(changes)) });
-                return Ok(Some(answer));
+                return Ok(Tried::Done(answer));
             }
-            _ => return Ok(None),
+            Decision::Refusal(refusal) if DENIALS.contains(&refusal.status) => return Ok(Tried::Denied),
+            _ => return Ok(Tried::Undone),
         }
     }
 }

@@ -61,6 +61,11 @@ impl Lines {
         self.news.load(Ordering::SeqCst)
     }
 
+    /// Nobody is woken, but whoever looks asks the store.
+    pub(crate) fn doubt(&self) {
+        self.news.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Stand in line for jobs of these lifecycles.
     pub(crate) fn join(&self, lifecycles: &[Arc<str>]) -> Waiter<'_> {
         let mut lines = self.lines();

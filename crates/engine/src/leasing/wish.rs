@@ -17,7 +17,7 @@ use onceward_store::{Outcome, Store, Write, rank};
 
 use super::{GoesOn, Leased, Wanted, held, slot};
 use crate::batch::numbered;
-use crate::deciding::{Decided, More, decide_more};
+use crate::deciding::{Decided, More, Tried, decide_more};
 use crate::error::EngineError;
 use crate::once::{Keyed, Once};
 use crate::queue::seed;
@@ -51,8 +51,8 @@ struct Granted {
     leased: Vec<Leased>,
     /// Leases that were decided: some rows set a job aside instead.
     taken: usize,
-    /// It was refused one: it looks for itself, and is told why.
-    is_refused: bool,
+    /// It was denied one: it looks for itself, and is told why.
+    is_denied: bool,
     /// Asked for again meanwhile, the same key must not get others.
     keyed: Vec<Keyed>,
 }
@@ -60,7 +60,7 @@ struct Granted {
 impl Granted {
     fn has_room_for(&self, lifecycle: &Arc<str>) -> bool {
         let wanted = &self.granting.wish.wanted;
-        !self.is_refused && self.taken < wanted.most && wanted.lifecycles.contains(lifecycle)
+        !self.is_denied && self.taken < wanted.most && wanted.lifecycles.contains(lifecycle)
     }
 }
 
@@ -110,7 +110,7 @@ impl Grants {
             self.unwanted.insert(Arc::clone(lifecycle));
             return None;
         };
-        self.granted.push(Granted { granting, leased: Vec::new(), taken: 0, is_refused: false, keyed: Vec::new() });
+        self.granted.push(Granted { granting, leased: Vec::new(), taken: 0, is_denied: false, keyed: Vec::new() });
         Some(self.granted.len() - 1)
     }
 }
@@ -118,8 +118,8 @@ impl Grants {
 /// Looks at the store for the leases of one batch: those who made the jobs wait for them. What needs more is leased by who looks.
 const LOOKS: usize = 4;
 
-/// Wishes at most that are refused a job for one batch.
-const REFUSED: usize = 16;
+/// Wishes at most that are denied a job for one batch.
+const DENIED: usize = 16;
 
 /// Lease what this batch has made ready to those who have wished for it. Where this fails, what was decided is not to be relied on
 /// any more.
@@ -135,30 +135,37 @@ pub(crate) async fn grant<S: Store>(
     }
     let room = shared.config.batch.saturating_sub(decided.writes.len());
     let Ready { records, looked_for } = made_ready(decided, now);
-    let (mut looks, mut refused) = (LOOKS, 0);
+    let (mut looks, mut denied) = (LOOKS, 0);
     for record in records.into_iter().take(room) {
         while let Some(at) = grants.for_one(shared, &record.lifecycle.name, &looked_for) {
             let granted = &mut grants.granted[at];
             let wish = &granted.granting.wish;
-            let mut answer = None;
-            if let Ok(keyed) = wish.key(shared, granted.taken) {
-                let operation = wish.lease_of(record.id, decided)?;
-                let more = More { operation, keyed: keyed.as_ref(), now };
-                answer = decide_more(&shared.store, definitions, decided, more, &mut looks).await?;
-                granted.keyed.extend(keyed.filter(|_| answer.is_some()));
+            let tried = match wish.key(shared, granted.taken) {
+                Ok(keyed) => {
+                    let more = More { operation: wish.lease_of(record.id, decided)?, keyed: keyed.as_ref(), now };
+                    let tried = decide_more(&shared.store, definitions, decided, more, &mut looks).await?;
+                    granted.keyed.extend(keyed.filter(|_| matches!(tried, Tried::Done(_))));
+                    tried
+                }
+                Err(_) => Tried::Denied,
+            };
+            match tried {
+                Tried::Done(answer) => {
+                    granted.taken += 1;
+                    granted.leased.extend(held(answer));
+                    break;
+                }
+                Tried::Undone => break,
+                Tried::Denied => {
+                    granted.is_denied = true;
+                    denied += 1;
+                }
             }
-            if let Some(answer) = answer {
-                granted.taken += 1;
-                granted.leased.extend(held(answer));
-                break;
-            }
-            granted.is_refused = true;
-            refused += 1;
-            if refused >= REFUSED {
+            if denied >= DENIED {
                 break;
             }
         }
-        if looks == 0 || refused >= REFUSED {
+        if looks == 0 || denied >= DENIED {
             break;
         }
     }

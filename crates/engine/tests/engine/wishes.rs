@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use crate::stage::troubled::Troubled;
 use crate::stage::{JOB, LONG, job, leased, memory, new_job, object, on_each, open, state, submitting, unpolled, wait};
 
+const CHAIN: &str = "race.chain";
 const LANE: &str = "race.lane";
 const RANKED: &str = "race.ranked";
 
@@ -296,6 +297,54 @@ fn a_lease_that_goes_wrong_costs_no_job() {
             engine.close().await;
         });
     }
+}
+
+/// Two jobs, the second behind the first. The lease of a third behind them depends on the first.
+async fn chain<S: Store + 'static>(engine: &Engine<S>) -> [RecordId; 2] {
+    let create = async |fields| engine.submit(create(CHAIN, fields)).await.expect("a job").subject;
+    let first = create(json!({})).await;
+    [first, create(json!({ "before": first.to_string() })).await]
+}
+
+/// A look that fails for the sake of a lease costs nobody the job: what was decided is decided again, without the lease.
+#[test]
+fn a_look_that_fails_costs_no_job() {
+    wait(async {
+        let engine = open(Troubled::new(memory(), |_: &Batch| None), unpolled()).await;
+        let [first, second] = chain(&engine).await;
+        let bob = worker("bob");
+        assert_eq!(engine.lease(&bob, &Wanted { most: 5, ..Wanted::one(CHAIN, "w") }).await.unwrap().len(), 2);
+        let _waiting = idle(&engine, Wanted::one(CHAIN, "w")).await;
+        engine.store().damaged.lock().unwrap().insert(first);
+        let third = engine.submit(create(CHAIN, json!({ "before": second.to_string() }))).await.expect("it is made");
+        assert_eq!(state(&engine, third.subject).await, "waiting");
+        engine.wake();
+        engine.close().await;
+    });
+}
+
+/// Jobs whose leases ask too much of the store are made at once all the same, and leased by who looks.
+#[test]
+fn a_batch_looks_only_so_often_for_its_leases() {
+    wait(async {
+        let engine = open(Troubled::new(memory(), |_: &Batch| None), unpolled()).await;
+        let mut behind = Vec::new();
+        for _ in 0..6 {
+            behind.push(chain(&engine).await[1]);
+        }
+        let bob = worker("bob");
+        assert_eq!(engine.lease(&bob, &Wanted { most: 20, ..Wanted::one(CHAIN, "w") }).await.unwrap().len(), 12);
+        let waiting = idle(&engine, Wanted { most: 10, ..Wanted::one(CHAIN, "w") }).await;
+        let loads = engine.store().loads.load(Ordering::SeqCst);
+        let calls = behind.iter().map(|before| create(CHAIN, json!({ "before": before.to_string() })));
+        let made = engine.submit_all(calls.collect()).await.unwrap();
+        let had = given(waiting).await;
+        assert!((1..=4).contains(&had.len()), "{had:?}");
+        assert!(engine.store().loads.load(Ordering::SeqCst) <= loads + 2 + 4);
+        let rest = engine.lease(&bob, &Wanted { most: 10, ..Wanted::one(CHAIN, "w") }).await.unwrap();
+        assert_eq!(had.len() + rest.len(), made.len());
+        engine.close().await;
+    });
 }
 
 /// A call with a key whose job was leased, and whose answer was lost with its save, is given it all the same.

@@ -38,6 +38,7 @@ pub(crate) fn files() -> Files {
     files.push(file("prize.toml", include_str!("prize.toml")));
     files.push(file("entry.toml", include_str!("entry.toml")));
     files.push(file("lane.toml", include_str!("lane.toml")));
+    files.push(file("chain.toml", include_str!("chain.toml")));
     files.push(file("ranked.toml", include_str!("ranked.toml")));
     files.push(file("bell.toml", include_str!("bell.toml")));
     files.push(file("note.toml", include_str!("note.toml")));
