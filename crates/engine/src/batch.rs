@@ -177,7 +177,7 @@ struct Chunk {
     losses: usize,
     /// What the last attempt has found out.
     hints: Hints,
-    /// It may lease what it makes to those who wait: the first time only. Nobody's operation is lost or held up for the sake of that.
+    /// It may lease what it makes to those who wait: the first time only. Nobody's operation is lost for the sake of that.
     grants: bool,
 }
 

@@ -73,8 +73,8 @@ impl Client {
         self.ask_within(self.limit, ask).await
     }
 
-    /// The same for what may take longer.
-    pub(super) async fn ask_within<'a, T, F>(
+    /// The same, as long as this; where there is no limit, for ever.
+    async fn ask_within<'a, T, F>(
         &'a self,
         limit: Option<Duration>,
         ask: impl FnOnce(&'a ClientWrapper) -> F,
