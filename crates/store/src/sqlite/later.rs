@@ -51,7 +51,7 @@ impl Writer {
 }
 
 fn put_right(connection: &Connection, known: &Known, now: Time, early: &[QueueKey]) -> Result<usize, StoreError> {
-    let hot = &mut Hot::new(connection)?;
+    let hot = &mut Hot::new(connection);
     let due = due(connection, now)?;
     let mut touched: BTreeSet<QueueKey> = early.iter().cloned().collect();
     for Due { lifecycle, entry, key } in &due {

@@ -25,6 +25,7 @@ mod save;
 mod scan;
 mod shared;
 mod threads;
+mod transaction;
 mod view;
 mod wal;
 mod work;
@@ -71,6 +72,7 @@ use open::EngineLock;
 use save::Writer;
 use shared::Shared;
 use threads::Threads;
+use transaction::Transaction;
 pub use view::SqliteView;
 use work::Looked;
 
@@ -185,7 +187,7 @@ fn let_go(connection: &Connection) {
 impl Reader {
     /// One snapshot for all statements of a job: it takes SQLite's locks once, not once each.
     fn read<R>(&self, job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError>) -> Result<R, StoreError> {
-        let transaction = self.connection.unchecked_transaction()?;
+        let transaction = Transaction::to_read(&self.connection)?;
         // The snapshot begins with the first statement: what is known must not be older than it.
         read::last(&transaction)?;
         job(&transaction, &self.shared.known())

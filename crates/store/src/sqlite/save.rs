@@ -6,9 +6,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use onceward_core::decide::Key;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 
 use super::checkpoint::Checkpoints;
+use super::transaction::Transaction;
 use super::write::Writing;
 use super::{Shared, definitions, later, load, read};
 use crate::base::Base;
@@ -110,7 +111,7 @@ impl Writer {
     fn write(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
         let net = Net::with(base, batch, told)?;
         // FM-2, INV-2: all of the batch or nothing of it.
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = Transaction::to_write(&self.connection)?;
         let others = Some(others(&transaction)?);
         if others != self.others {
             *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = definitions::recall(&transaction)?;

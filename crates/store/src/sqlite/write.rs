@@ -51,7 +51,7 @@ impl<'a> Writing<'a> {
                 self.rows.insert(record.after.id, self.last_row);
             }
         }
-        let hot = &mut Hot::new(self.connection)?;
+        let hot = &mut Hot::new(self.connection);
         let last = self.log(hot, net, before)?;
         for record in &net.records {
             self.record(hot, record)?;
