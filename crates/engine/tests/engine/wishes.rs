@@ -1,7 +1,7 @@
 //! Jobs that go straight to who waits for them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use onceward_core::decide::{Call, Create, ErrorReport};
 use onceward_core::time::Time;
@@ -64,6 +64,32 @@ fn a_job_is_leased_where_it_is_made() {
         engine.commit(&worker("bob"), made.subject, held.token, json!(1), true).await.unwrap();
         assert_eq!(state(engine, made.subject).await, "SUCCEEDED");
         assert_eq!(engine.measures().lives[JOB].leased, 1);
+    });
+}
+
+/// Whoever is given the job goes on before whoever made it: they are woken one after the other. Woken together, the last would go first
+/// on a thread of tokio's.
+#[test]
+fn the_worker_goes_first() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let engine = open(memory(), unpolled()).await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let (leasing, making) = (Arc::clone(&order), Arc::clone(&order));
+        let waiting = idle(&engine, Wanted::one(JOB, "w")).await;
+        let waiting = tokio::spawn(async move {
+            let held = given(waiting).await;
+            leasing.lock().unwrap().push("leased");
+            held
+        });
+        let maker = engine.clone();
+        let made = tokio::spawn(async move {
+            let made = maker.submit(new_job()).await.unwrap();
+            making.lock().unwrap().push("made");
+            made.subject
+        });
+        assert_eq!(waiting.await.unwrap(), [made.await.unwrap()]);
+        assert_eq!(*order.lock().unwrap(), ["leased", "made"]);
     });
 }
 
