@@ -31,6 +31,7 @@ mod limits;
 mod named;
 mod observe;
 mod openapi;
+mod own_turn;
 mod pages;
 mod part;
 mod patient;

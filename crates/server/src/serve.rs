@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::app::App;
 use crate::door::Door;
 use crate::openapi;
+use crate::own_turn::OwnTurn;
 use crate::part::Part;
 use crate::patient::Patient;
 use crate::problem::Problem;
@@ -162,7 +163,7 @@ async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit) {
     };
     // A client that breaks off or talks nonsense is its own affair.
     let ended = tokio::select! {
-        ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => Some(ended),
+        ended = OwnTurn::new(poll_fn(|cx| connection.poll_without_shutdown(cx))) => Some(ended),
         () = enough => None,
     };
     let ended = if let Some(ended) = ended {
