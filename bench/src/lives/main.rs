@@ -8,13 +8,13 @@
 //! lives [--on postgres] single LIVES                 one job at a time: how many transactions, and how long
 //! lives [--on postgres] waiting JOBS LIVES [SECONDS] with so many jobs waiting and with none; also beside an open snapshot
 //! lives [--on postgres] later JOBS LIVES             with so many jobs for tomorrow, with none, and as they once stood
-//! lives [--on postgres] latency SECONDS              100 jobs a second: from create to a durable lease
+//! lives [--on postgres] latency SECONDS              100 jobs a second: from create to a durable lease; each second beside the floor
 //! lives [--on postgres] minute SECONDS               sustained: each part of it beside the floor
 //! lives [--on postgres] churn LIVES PARTS            how large tables and indexes grow
 //! lives --on postgres statements LIVES               what each statement costs the server
 //! lives [--on postgres] wire lives LIVES ROUNDS      over HTTP in batches of 100 and 1,000, beside the engine in process
 //! lives [--on postgres] wire creates SECONDS         single creates from 64 connections
-//! lives [--on postgres] wire latency SECONDS         100 jobs a second: from create to a waiting worker's hands
+//! lives [--on postgres] wire latency SECONDS         100 jobs a second: from create to a waiting worker's hands; the same
 //! lives [--on postgres] wire ready JOBS              from the start of a server until it is ready
 //! lives [--on postgres] wire idle WORKERS            workers that wait, and what they cost
 //! lives [--on postgres] fill JOBS DATABASE           so many lives in a database (a path or a URL) that is kept
@@ -27,6 +27,7 @@
 mod churn;
 mod engine;
 mod floor;
+mod latency;
 mod later;
 mod machine;
 mod place;
@@ -77,13 +78,13 @@ fn run() -> Result<(), Box<dyn Error>> {
         ["later", jobs, lives] => later::later(&place, jobs.parse()?, lives.parse()?),
         ["fill", jobs, database] => proof::fill(&place, jobs.parse()?, database),
         ["verify", database] => proof::proof(&place, database),
-        ["latency", seconds] => reports::latency(&place, seconds.parse()?),
+        ["latency", seconds] => latency::inside(&place, seconds.parse()?),
         ["minute", seconds] => churn::minute(&place, seconds.parse()?),
         ["churn", lives, parts] => churn::churn(&place, lives.parse()?, parts.parse()?),
         ["statements", lives] => churn::statements(&place, lives.parse()?),
         ["wire", "lives", lives, rounds] => wire::lives(&place, lives.parse()?, rounds.parse()?),
         ["wire", "creates", seconds] => wire::creates(&place, seconds.parse()?),
-        ["wire", "latency", seconds] => wire::latency(&place, seconds.parse()?),
+        ["wire", "latency", seconds] => latency::wire(&place, seconds.parse()?),
         ["wire", "ready", jobs] => wire::ready(&place, jobs.parse()?),
         ["wire", "idle", workers] => wire::idle(&place, workers.parse()?),
         _ => Err("usage: lives [--on postgres] beside LIVES ROUNDS | rows LIVES ROUNDS | callers LIVES | single LIVES | \

@@ -3,10 +3,9 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use onceward_engine::Wanted;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::engine::{self, JOB, Lives, Steps};
+use crate::engine::{self, Lives, Steps};
 use crate::machine::{self, Runs, run};
 use crate::place::Place;
 
@@ -157,63 +156,6 @@ pub(crate) fn single(place: &Place, lives: usize) -> Done {
     println!("{} lives: {} transactions, {:.2} ms a step", lives, after.batches - before.batches, millis(took));
     if after.batches - before.batches != u64::try_from(lives * 3)? {
         return Err("a step took more or less than one transaction".into());
-    }
-    Ok(())
-}
-
-/// A hundred jobs a second, one by one: how long from the call of create to a lease that is durable.
-pub(crate) fn latency(place: &Place, seconds: u64) -> Done {
-    let runtime = runtime()?;
-    print_machine(place)?;
-    let engine = place.engine(&runtime, "latency")?;
-    let (mut creates, mut times): (Vec<Duration>, Vec<Duration>) = runtime.block_on(async {
-        let (mut creates, mut times) = (Vec::new(), Vec::new());
-        let worker = engine.clone();
-        let (send, mut made) = tokio::sync::mpsc::unbounded_channel();
-        let leasing = tokio::spawn(async move {
-            let wanted = Wanted { wait: Duration::from_secs(5), ..Wanted::one(JOB, "worker-1") };
-            let mut at = Vec::new();
-            while let Ok(leased) = worker.lease(&engine::worker(), &wanted).await {
-                let [job] = &leased[..] else { break };
-                at.push((job.record.id, Instant::now()));
-                let (id, token) = (job.record.id, job.token);
-                let reporter = worker.clone();
-                tokio::spawn(
-                    async move { reporter.commit(&engine::worker(), id, token, engine::result(), true).await },
-                );
-            }
-            at
-        });
-        let mut ticks = tokio::time::interval(Duration::from_millis(10));
-        for _ in 0..seconds * 100 {
-            ticks.tick().await;
-            let (engine, send) = (engine.clone(), send.clone());
-            tokio::spawn(async move {
-                let began = Instant::now();
-                if let Ok(answer) = engine.submit(engine::new_job()).await {
-                    let _ = send.send((answer.subject, began, began.elapsed()));
-                }
-            });
-        }
-        drop(send);
-        let leased = leasing.await.unwrap_or_default();
-        let leased: std::collections::HashMap<_, _> = leased.into_iter().collect();
-        while let Some((id, began, made)) = made.recv().await {
-            creates.push(made);
-            if let Some(at) = leased.get(&id) {
-                times.push(*at - began);
-            }
-        }
-        (creates, times)
-    });
-    print_times("durable create", &mut creates);
-    print_times("create to durable lease", &mut times);
-    // What the machine takes for the same rows at the same pace: the thread sleeps as long in between.
-    let mut floor = place.floor("paced", &place.texts(&runtime)?, "", 1)?;
-    let count = usize::try_from(seconds * 100).unwrap_or(usize::MAX);
-    if let Some(mut paced) = floor.paced(count, Duration::from_millis(10))? {
-        print_times("the floor's create", &mut paced.creates);
-        print_times("the floor's create and lease", &mut paced.leases);
     }
     Ok(())
 }

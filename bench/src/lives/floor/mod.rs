@@ -6,7 +6,6 @@ mod postgres;
 mod sqlite;
 
 use std::error::Error;
-use std::time::Duration;
 
 pub(crate) use postgres::PostgresFloor;
 pub(crate) use sqlite::SqliteFloor;
@@ -16,23 +15,20 @@ pub(crate) trait Floor {
     /// So many lives, in batches of so many operations.
     fn lives(&mut self, count: i64, batch: i64) -> Result<(), Box<dyn Error>>;
 
-    /// So many lives of one job each, one beginning after each pause: how long the create of each took, and the create with the
-    /// lease. `None` where nobody has written it.
-    fn paced(&mut self, _count: usize, _pause: Duration) -> Result<Option<Paced>, Box<dyn Error>> {
-        Ok(None)
+    /// One job made and leased in one transaction, as the engine does for who waits. `false` where nobody has written it.
+    fn hand_over(&mut self) -> Result<bool, Box<dyn Error>> {
+        Ok(false)
+    }
+
+    /// That job committed and finished.
+    fn end(&mut self) -> Result<(), Box<dyn Error>> {
+        Ok(())
     }
 
     /// Statements sent and round trips waited for, where there is a wire.
     fn sent(&self) -> Option<(u64, u64)> {
         None
     }
-}
-
-/// How long each create took, and each create with its lease.
-#[derive(Debug, Default)]
-pub(crate) struct Paced {
-    pub(crate) creates: Vec<Duration>,
-    pub(crate) leases: Vec<Duration>,
 }
 
 /// Rows of a life, by what can be left out to see what it costs.

@@ -2,11 +2,10 @@
 
 use std::error::Error;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 
-use super::{Floor, Paced, Parts, at, hash, id};
+use super::{Floor, Parts, at, hash, id};
 
 /// The schema itself, so that a new index or column is in the floor as soon as it is in the store.
 const SCHEMA: &str = include_str!("../../../../crates/store/src/sqlite/migrations/0001_first.sql");
@@ -32,6 +31,14 @@ pub(crate) struct SqliteFloor {
 
 type Done = Result<(), Box<dyn Error>>;
 
+/// How far a record is when it is written first.
+#[derive(Clone, Copy)]
+struct Stage {
+    state: i64,
+    version: i64,
+    attempt: i64,
+}
+
 impl Floor for SqliteFloor {
     fn lives(&mut self, count: i64, batch: i64) -> Done {
         let mut left = count;
@@ -47,21 +54,25 @@ impl Floor for SqliteFloor {
         Ok(())
     }
 
-    fn paced(&mut self, count: usize, pause: Duration) -> Result<Option<Paced>, Box<dyn Error>> {
-        let mut paced = Paced::default();
-        let mut next = Instant::now();
-        for _ in 0..count {
-            next += pause;
-            std::thread::sleep(next.saturating_duration_since(Instant::now()));
-            self.row += 1;
-            let (row, began) = (self.row, Instant::now());
-            self.transaction(1, |floor| floor.create(row, 1))?;
-            paced.creates.push(began.elapsed());
-            self.transaction(1, |floor| floor.lease(row, 1))?;
-            paced.leases.push(began.elapsed());
-            self.transaction(1, |floor| floor.commit(row, 1))?;
-        }
-        Ok(Some(paced))
+    fn hand_over(&mut self) -> Result<bool, Box<dyn Error>> {
+        self.row += 1;
+        let row = self.row;
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        self.history(row, 1, 0)?;
+        self.seq += 1;
+        self.history(row, 1, 1)?;
+        // Each row once, as a batch comes to: nothing of it was ever ready.
+        self.record(row, 1, Stage { state: 1, version: 2, attempt: 1 })?;
+        self.execution(row, 1)?;
+        self.tally(0, 2, 1)?;
+        self.timer(row, 1)?;
+        self.end_transaction(1)?;
+        Ok(true)
+    }
+
+    fn end(&mut self) -> Done {
+        let row = self.row;
+        self.transaction(1, |floor| floor.commit(row, 1))
     }
 }
 
@@ -95,6 +106,10 @@ impl SqliteFloor {
     fn transaction(&mut self, size: i64, rows: impl FnOnce(&Self) -> Done) -> Done {
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         rows(self)?;
+        self.end_transaction(size)
+    }
+
+    fn end_transaction(&mut self, size: i64) -> Done {
         self.seq += size;
         self.connection.prepare_cached("UPDATE counter SET seq = ?1")?.execute([self.seq])?;
         self.connection.execute_batch("COMMIT")?;
@@ -156,15 +171,33 @@ impl SqliteFloor {
         Ok(())
     }
 
-    fn create(&self, first: i64, size: i64) -> Done {
-        self.history(first, size, 0)?;
+    /// New records.
+    fn record(&self, first: i64, size: i64, stage: Stage) -> Done {
         let sql = "INSERT INTO records (row, id, definition, state, version, owner, fields, attempt, created_at, updated_at, \
                    started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry) \
-                   VALUES (?1, ?2, 1, 0, 1, 'ann', ?3, 0, ?4, ?4, NULL, NULL, ?4, 0, NULL, NULL, NULL, NULL, NULL, ?5, ?6)";
+                   VALUES (?1, ?2, 1, ?7, ?8, 'ann', ?3, ?9, ?4, ?4, NULL, NULL, ?4, 0, NULL, NULL, NULL, NULL, NULL, ?5, ?6)";
         let fields = "[3,0,0,null,null]";
+        let Stage { state, version, attempt } = stage;
         self.each("records", sql, first, size, |statement, row| {
-            statement.execute(params![row, id(row), fields, at(row), hash(row), row])
-        })?;
+            statement.execute(params![row, id(row), fields, at(row), hash(row), row, state, version, attempt])
+        })
+    }
+
+    fn execution(&self, first: i64, size: i64) -> Done {
+        let sql = "INSERT INTO executions (record, token, worker, holder, status, leased_at, expires_at, started_at, \
+                   finished_at, abort_code, abort_retryable, finish_moves, key) \
+                   VALUES (?1, 1, 'worker-1', 'worker-1', 1, ?2, ?2, ?2, NULL, NULL, NULL, 0, NULL)";
+        self.each("executions", sql, first, size, |statement, row| statement.execute(params![row, at(row)]))
+    }
+
+    fn timer(&self, first: i64, size: i64) -> Done {
+        let sql = "INSERT INTO timers (due, record) VALUES (?1, ?2)";
+        self.each("timers", sql, first, size, |statement, row| statement.execute(params![at(row), row]))
+    }
+
+    fn create(&self, first: i64, size: i64) -> Done {
+        self.history(first, size, 0)?;
+        self.record(first, size, Stage { state: 0, version: 1, attempt: 0 })?;
         self.tally(0, 1, size)?;
         let sql =
             "INSERT INTO ready (lifecycle, rank, record, ready_at, definition, key) VALUES (1, ?1, ?2, ?1, 1, NULL)";
@@ -189,13 +222,9 @@ impl SqliteFloor {
         self.each("records", sql, first, size, |statement, row| {
             statement.execute(params![row, 1, "[3,0,0,null,null]", at(row), hash(row), row])
         })?;
-        let sql = "INSERT INTO executions (record, token, worker, holder, status, leased_at, expires_at, started_at, \
-                   finished_at, abort_code, abort_retryable, finish_moves, key) \
-                   VALUES (?1, 1, 'worker-1', 'worker-1', 1, ?2, ?2, ?2, NULL, NULL, NULL, 0, NULL)";
-        self.each("executions", sql, first, size, |statement, row| statement.execute(params![row, at(row)]))?;
+        self.execution(first, size)?;
         self.tally(1, 2, size)?;
-        let sql = "INSERT INTO timers (due, record) VALUES (?1, ?2)";
-        self.each("timers", sql, first, size, |statement, row| statement.execute(params![at(row), row]))?;
+        self.timer(first, size)?;
         let sql = "DELETE FROM ready WHERE lifecycle = 1 AND rank = ?1 AND record = ?2";
         self.each("ready", sql, first, size, |statement, row| statement.execute(params![at(row), row]))
     }

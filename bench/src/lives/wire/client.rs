@@ -5,7 +5,7 @@ use std::error::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-type Failure = Box<dyn Error + Send + Sync>;
+pub(super) type Failure = Box<dyn Error + Send + Sync>;
 
 /// A connection to the server that is measured.
 pub(crate) struct Wire {
@@ -24,15 +24,7 @@ impl Wire {
 
     /// Post a body; the body of a good answer, or what the server said instead.
     pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Vec<u8>, Failure> {
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            self.host,
-            body.len()
-        );
-        // In one write, so that it is one packet where it fits into one.
-        let mut request = head.into_bytes();
-        request.extend_from_slice(body);
-        self.stream.write_all(&request).await?;
+        self.stream.write_all(&post(&self.host, path, body)).await?;
         self.answer().await
     }
 
@@ -43,32 +35,42 @@ impl Wire {
     }
 
     async fn answer(&mut self) -> Result<Vec<u8>, Failure> {
-        let end = loop {
-            if let Some(at) = self.come.windows(4).position(|four| four == b"\r\n\r\n") {
-                break at + 4;
+        loop {
+            if let Some(body) = answer_in(&mut self.come)? {
+                return Ok(body);
             }
-            self.more().await?;
-        };
-        let head = String::from_utf8_lossy(&self.come[..end]).to_ascii_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-        let length: usize = length.ok_or("an answer without its length")?.trim().parse()?;
-        while self.come.len() < end + length {
-            self.more().await?;
-        }
-        let rest = self.come.split_off(end + length);
-        let body = std::mem::replace(&mut self.come, rest).split_off(end);
-        let status = head.split_whitespace().nth(1).unwrap_or_default();
-        if status.starts_with('2') {
-            Ok(body)
-        } else {
-            Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into())
+            if self.stream.read_buf(&mut self.come).await? == 0 {
+                return Err("the server hung up".into());
+            }
         }
     }
+}
 
-    async fn more(&mut self) -> Result<(), Failure> {
-        if self.stream.read_buf(&mut self.come).await? == 0 {
-            return Err("the server hung up".into());
-        }
-        Ok(())
+/// A request with a body, to be sent in one write, so that it is one packet where it fits into one.
+pub(super) fn post(host: &str, path: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// The body of the first answer in what has come, taken out of it; `None` where it is not all there yet. Not a good answer: what the
+/// server said instead.
+pub(super) fn answer_in(come: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(end) = come.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4) else { return Ok(None) };
+    let head = String::from_utf8_lossy(&come[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let length: usize = length.ok_or("an answer without its length")?.trim().parse()?;
+    if come.len() < end + length {
+        return Ok(None);
+    }
+    let rest = come.split_off(end + length);
+    let body = std::mem::replace(come, rest).split_off(end);
+    let status = head.split_whitespace().nth(1).unwrap_or_default();
+    if status.starts_with('2') {
+        Ok(Some(body))
+    } else {
+        Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into())
     }
 }

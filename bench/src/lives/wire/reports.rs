@@ -43,7 +43,7 @@ pub(crate) fn lives(place: &Place, lives: usize, rounds: usize) -> Done {
 }
 
 /// Two drivers, as inside.
-fn drivers(runtime: &Runtime, host: &str, lives: usize, batch: usize) -> Done {
+pub(crate) fn drivers(runtime: &Runtime, host: &str, lives: usize, batch: usize) -> Done {
     let tasks: Vec<_> = (0..2).map(|_| runtime.spawn(drive(host.to_owned(), lives / 2, batch))).collect();
     for task in tasks {
         runtime.block_on(task)?.map_err(|error| error.to_string())?;
@@ -114,53 +114,6 @@ pub(crate) fn creates(place: &Place, seconds: u64) -> Done {
     let rate = u64::try_from(times.len())? / seconds.max(1);
     println!("{CREATORS} connections: {rate} single creates a second; the server has {} MB", server.megabytes()?);
     print_times("an answered create", &mut times);
-    Ok(())
-}
-
-/// A hundred jobs a second with a waiting worker: from the call of create to the lease in the worker's hands.
-pub(crate) fn latency(place: &Place, seconds: u64) -> Done {
-    let runtime = runtime()?;
-    print_machine(place)?;
-    let server = Server::start(&runtime, &place.database("latency"))?;
-    let host = server.host.clone();
-    let total = usize::try_from(seconds * 100)?;
-    let worker = runtime.spawn(async move {
-        let (mut wire, mut reporter) = (Wire::to(&host).await?, Wire::to(&host).await?);
-        let ask = json!({ "lifecycles": [JOB], "worker": "w", "max": 1, "wait_ms": 5_000, "start": true });
-        let ask = serde_json::to_vec(&ask)?;
-        let mut leased_at = Vec::new();
-        while leased_at.len() < total {
-            let leased: Json = serde_json::from_slice(&wire.post("/v1/leases", &ask).await?)?;
-            let at = Instant::now();
-            let Some(execution) = leased["executions"].get(0) else { continue };
-            leased_at.push((execution["record"]["id"].to_string(), at));
-            let report = json!({ "token": execution["token"], "result": engine::result(), "finish": true });
-            let path = format!("/v1/executions/{}/commit", execution["id"].as_str().unwrap_or_default());
-            reporter.post(&path, &serde_json::to_vec(&report)?).await?;
-        }
-        Ok::<_, Failure>(leased_at)
-    });
-    let host = server.host.clone();
-    let path = format!("/v1/lifecycles/{JOB}/records");
-    let made = runtime.spawn(async move {
-        let mut wire = Wire::to(&host).await?;
-        let mut ticks = tokio::time::interval(Duration::from_millis(10));
-        let mut made = Vec::new();
-        for _ in 0..total {
-            ticks.tick().await;
-            let began = Instant::now();
-            let record: Json = serde_json::from_slice(&wire.post(&path, br#"{"fields":{"budget":3}}"#).await?)?;
-            made.push((record["id"].to_string(), began, began.elapsed()));
-        }
-        Ok::<_, Failure>(made)
-    });
-    let made = runtime.block_on(made)?.map_err(|error| error.to_string())?;
-    let leased = runtime.block_on(worker)?.map_err(|error| error.to_string())?;
-    let leased: std::collections::HashMap<_, _> = leased.into_iter().collect();
-    let mut creates: Vec<Duration> = made.iter().map(|(_, _, took)| *took).collect();
-    let mut times: Vec<Duration> = made.iter().filter_map(|(id, began, _)| Some(*leased.get(id)? - *began)).collect();
-    print_times("an answered create", &mut creates);
-    print_times("create to the worker's hands", &mut times);
     Ok(())
 }
 
