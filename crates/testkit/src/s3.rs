@@ -35,7 +35,12 @@ while read -r word; do
     case $word in
     start) begin ;;
     kill) kill -KILL $pid; wait $pid 2>/dev/null; echo killed ;;
-    hold) kill -STOP $pid; echo held ;;
+    hold)
+        kill -STOP $pid
+        # The signal goes to one thread, and until that has its turn the others go on.
+        while grep -L '^State:.T' /proc/$pid/task/*/status | grep -q .; do sleep 0.01; done
+        echo held
+        ;;
     resume) kill -CONT $pid; echo resumed ;;
     esac
 done
