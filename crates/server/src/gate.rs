@@ -33,6 +33,7 @@ pub(crate) struct Held {
     pub(crate) connections: usize,
     pub(crate) polls: usize,
     pub(crate) streams: usize,
+    pub(crate) body_bytes: usize,
 }
 
 impl Gate {
@@ -115,6 +116,7 @@ impl Gate {
             connections: self.connected.load(Ordering::Relaxed),
             polls: self.polls.taken(),
             streams: self.streams.taken(),
+            body_bytes: self.bodies.load(Ordering::SeqCst),
         }
     }
 
@@ -159,11 +161,19 @@ pub(crate) struct BodyRoom {
 }
 
 impl BodyRoom {
-    /// `false` where there is no room. One that is alone always has some.
+    /// `false` where there is no room, and then nothing is taken: bytes that are turned away must not turn away others. One that is
+    /// alone always has some.
     pub(crate) fn grow(&self, bytes: usize) -> bool {
-        let own = self.own.fetch_add(bytes, Ordering::SeqCst);
-        let others = self.all.fetch_add(bytes, Ordering::SeqCst).saturating_sub(own);
-        others == 0 || others.saturating_add(own).saturating_add(bytes) <= self.most
+        let own = self.own.load(Ordering::SeqCst);
+        let fits = |all: usize| {
+            let grown = all.saturating_add(bytes);
+            (all <= own || grown <= self.most).then_some(grown)
+        };
+        let is_taken = self.all.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok();
+        if is_taken {
+            self.own.store(own.saturating_add(bytes), Ordering::SeqCst);
+        }
+        is_taken
     }
 }
 

@@ -194,6 +194,8 @@ const REQUEST_SECONDS: Metric = metric(
 const CONNECTIONS: Metric = metric("onceward_http_connections", Gauge, &[], "Connections that are open.");
 const POLLS: Metric = metric("onceward_http_long_polls", Gauge, &[], "Leases that wait for work.");
 const STREAMS: Metric = metric("onceward_http_streams", Gauge, &[], "Streams of the log that are open.");
+const BODY_BYTES: Metric =
+    metric("onceward_http_body_bytes", Gauge, &[], "Bytes of request bodies that have come and are not answered yet.");
 const SPANS: Metric = metric(
     "onceward_trace_spans_total",
     Counter,
@@ -300,7 +302,13 @@ fn server(page: &mut Page, app: &App, observe: &Observe) {
         seconds.spread(&[&own.route, own.method], &own.times, MICROS);
     }
     let held = app.gate().held();
-    for (metric, count) in [(&CONNECTIONS, held.connections), (&POLLS, held.polls), (&STREAMS, held.streams)] {
+    let counts = [
+        (&CONNECTIONS, held.connections),
+        (&POLLS, held.polls),
+        (&STREAMS, held.streams),
+        (&BODY_BYTES, held.body_bytes),
+    ];
+    for (metric, count) in counts {
         page.metric(metric).add(&[], count);
     }
     if let Some(exporter) = &observe.exporter {
@@ -362,6 +370,7 @@ pub(super) const ALL: &[&Metric] = &[
     &CONNECTIONS,
     &POLLS,
     &STREAMS,
+    &BODY_BYTES,
     &SPANS,
     &BUILD,
     &MEMORY,
