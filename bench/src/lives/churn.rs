@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use crate::engine::{self, Steps};
 use crate::machine::{self, Runs, run};
 use crate::place::Place;
-use crate::reports::{BATCH, Done, print_heads, print_machine, print_runs, round, runtime};
+use crate::reports::{BATCH, Done, print_heads, print_machine, print_runs, round};
 
 /// With many jobs waiting, beside the same with none; and while somebody holds a snapshot open for so many seconds.
 pub(crate) fn waiting(place: &Place, jobs: usize, lives: usize, seconds: u64) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let none = place.engine(&runtime, "none")?;
     round(&runtime, &none, BATCH * 4, 2, Steps::Three)?;
@@ -64,7 +64,7 @@ pub(crate) fn waiting(place: &Place, jobs: usize, lives: usize, seconds: u64) ->
 
 /// The same over a long run: whether it holds.
 pub(crate) fn minute(place: &Place, seconds: u64) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let texts = place.texts(&runtime)?;
     let mut bare = place.floor("floor", &texts, "", 1)?;
@@ -88,7 +88,7 @@ pub(crate) fn minute(place: &Place, seconds: u64) -> Done {
 
 /// How large tables and indexes grow, after each part.
 pub(crate) fn churn(place: &Place, lives: usize, parts: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let database = place.database("churn");
     let engine = place.engine_at(&runtime, &database)?;
@@ -107,7 +107,7 @@ pub(crate) fn churn(place: &Place, lives: usize, parts: usize) -> Done {
 
 /// What the server spends on each statement, of the engine and of the floor.
 pub(crate) fn statements(place: &Place, lives: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     let database = place.database("engine");
     let engine = place.engine_at(&runtime, &database)?;
     round(&runtime, &engine, BATCH * 4, 1, Steps::Three)?;

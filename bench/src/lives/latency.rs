@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::engine::{self, JOB, Lives, Steps};
 use crate::floor::Floor;
 use crate::place::Place;
-use crate::reports::{BATCH, Done, print_machine, print_times, runtime};
+use crate::reports::{BATCH, Done, print_machine, print_times};
 use crate::wire::{Line, Server, drivers};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -75,7 +75,7 @@ impl Pace {
 
 /// From the call of create to a lease that is durable, in this process.
 pub(crate) fn inside(place: &Place, seconds: u64) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let engine = place.engine(&runtime, "latency")?;
     let mut floor = place.floor("bare", &place.texts(&runtime)?, "", 1)?;
@@ -155,7 +155,7 @@ fn turn(runtime: &Runtime, engine: &Lives, leased: &Receiver<(RecordId, Instant)
 
 /// From the request of create to the job in a waiting worker's hands, over HTTP.
 pub(crate) fn wire(place: &Place, seconds: u64) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let server = Server::start(&runtime, &place.database("latency"))?;
     let mut floor = place.floor("bare", &place.texts(&runtime)?, "", 1)?;

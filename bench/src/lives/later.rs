@@ -8,12 +8,12 @@ use onceward_store::Clock;
 use crate::engine::{self, Steps};
 use crate::machine::{Runs, run};
 use crate::place::Place;
-use crate::reports::{BATCH, Done, print_heads, print_machine, print_runs, round, runtime};
+use crate::reports::{BATCH, Done, print_heads, print_machine, print_runs, round};
 
 /// With many jobs for tomorrow, beside the same with none; and beside the same jobs as they once stood, among those that may be
 /// leased now.
 pub(crate) fn later(place: &Place, jobs: usize, lives: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let none = place.engine(&runtime, "none")?;
     let tomorrow = Clock::machine().now().checked_add(Duration::from_secs(86_400)).unwrap_or(Time::MAX);

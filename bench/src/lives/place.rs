@@ -6,7 +6,7 @@ use std::path::Path;
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore};
 use onceward_testkit::postgres::{Server, psql};
 use rusqlite::Connection;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{Client, NoTls};
 
 use crate::engine::{self, Lives};
@@ -51,6 +51,15 @@ impl Place {
 
     pub(crate) fn name(&self) -> &'static str {
         if self.server.is_some() { "PostgreSQL" } else { "SQLite" }
+    }
+
+    /// As `onceward serve` has it.
+    pub(crate) fn runtime(&self) -> std::io::Result<Runtime> {
+        let mut builder = Builder::new_multi_thread();
+        if self.server.is_none() && std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+            builder.worker_threads(SqliteStore::runtime_threads());
+        }
+        builder.enable_all().build()
     }
 
     /// How many connections a floor may use: those of the engine, where it has several.

@@ -9,11 +9,11 @@ use onceward_store::{Clock, Difference, PostgresView, SqliteView};
 use crate::engine::{self, Steps};
 use crate::machine;
 use crate::place::Place;
-use crate::reports::{BATCH, Done, print_machine, round, runtime};
+use crate::reports::{BATCH, Done, print_machine, round};
 
 /// Whole lives in a database that is kept: a path, or the name of a database on the given server.
 pub(crate) fn fill(place: &Place, jobs: usize, database: &str) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     let engine = place.engine_at(&runtime, database)?;
     let began = Instant::now();
     round(&runtime, &engine, jobs / BATCH * BATCH, 1, Steps::Three)?;
@@ -45,7 +45,7 @@ impl Watch for Parts {
 }
 
 pub(crate) fn proof(place: &Place, database: &str) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let (began, before) = (Instant::now(), machine::processor_seconds()?);
     let mut parts = Parts { parts: Vec::new(), since: began };

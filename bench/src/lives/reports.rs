@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use crate::engine::{self, Lives, Steps};
 use crate::machine::{self, Runs, run};
@@ -15,10 +15,6 @@ pub(crate) const BATCH: usize = 1_000;
 const CALLERS: usize = 256;
 
 pub(crate) type Done = Result<(), Box<dyn Error>>;
-
-pub(crate) fn runtime() -> std::io::Result<Runtime> {
-    Builder::new_multi_thread().enable_all().build()
-}
 
 /// What the machine is like just now.
 pub(crate) fn print_machine(place: &Place) -> Done {
@@ -58,7 +54,7 @@ pub(crate) fn round(runtime: &Runtime, on: &Lives, lives: usize, drivers: usize,
 
 /// Floor and engine turn and turn about: whoever else uses the machine slows both.
 pub(crate) fn beside(place: &Place, lives: usize, rounds: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let texts = place.texts(&runtime)?;
     println!("rows of a life in the floor, with texts of {} bytes:", texts.iter().map(String::len).sum::<usize>());
@@ -105,7 +101,7 @@ pub(crate) fn beside(place: &Place, lives: usize, rounds: usize) -> Done {
 }
 
 pub(crate) fn rows(place: &Place, lives: usize, rounds: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let texts = place.texts(&runtime)?;
     let count = i64::try_from(lives)?;
@@ -129,7 +125,7 @@ pub(crate) fn rows(place: &Place, lives: usize, rounds: usize) -> Done {
 
 /// Lives whose every call comes alone. Batches form by themselves.
 pub(crate) fn callers(place: &Place, lives: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let engine = place.engine(&runtime, "callers")?;
     let mut runs = Runs::default();
@@ -145,7 +141,7 @@ pub(crate) fn callers(place: &Place, lives: usize) -> Done {
 
 /// One job at a time: each durable step is one transaction, and a transaction is one fsync.
 pub(crate) fn single(place: &Place, lives: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let engine = place.engine(&runtime, "single")?;
     let before = engine.tally();

@@ -17,6 +17,7 @@ use onceward_server::{Observe, Settings};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::answer::{Outcome, complain, say};
@@ -149,8 +150,7 @@ impl Serve {
         let Some(loading) = loading::read(&self.lifecycles, &checks, &self.without())? else {
             return Ok(Outcome::Wanting);
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let done = runtime.block_on(self.serve(&loading, checks, image, retention));
+        let done = self.runtime()?.block_on(self.serve(&loading, checks, image, retention));
         match done {
             Err(error) => match error.downcast_ref() {
                 Some(StoreError::Locked { .. } | StoreError::TooNew { .. } | StoreError::TooOld { .. }) => {
@@ -161,6 +161,16 @@ impl Serve {
             },
             done => done,
         }
+    }
+
+    fn runtime(&self) -> std::io::Result<Runtime> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let is_sqlite = !matches!(self.db, Place::Kept(Database::Postgres(_)));
+        // Whoever says how many there are to be is heard: tokio reads that variable itself.
+        if is_sqlite && std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+            builder.worker_threads(SqliteStore::runtime_threads());
+        }
+        builder.enable_all().build()
     }
 
     /// Why it cannot listen there.

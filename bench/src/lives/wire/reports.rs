@@ -11,7 +11,7 @@ use super::server::Server;
 use crate::engine::{self, JOB, Steps};
 use crate::machine::{Runs, run};
 use crate::place::Place;
-use crate::reports::{Done, millis, print_heads, print_machine, print_runs, print_times, runtime};
+use crate::reports::{Done, millis, print_heads, print_machine, print_runs, print_times};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -20,7 +20,7 @@ const CREATORS: usize = 64;
 
 /// Whole lives in batches of 100 and of 1,000, turn and turn about with the engine in this process.
 pub(crate) fn lives(place: &Place, lives: usize, rounds: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let inside = place.engine(&runtime, "inside")?;
     let server = Server::start(&runtime, &place.database("outside"))?;
@@ -91,7 +91,7 @@ fn good(answer: &Json, size: usize) -> Result<(), Failure> {
 
 /// Jobs made one at a time by 64 connections.
 pub(crate) fn creates(place: &Place, seconds: u64) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let server = Server::start(&runtime, &place.database("creates"))?;
     let until = Instant::now() + Duration::from_secs(seconds);
@@ -119,7 +119,7 @@ pub(crate) fn creates(place: &Place, seconds: u64) -> Done {
 
 /// How long until it is ready: on an empty database, and with so many jobs in it.
 pub(crate) fn ready(place: &Place, jobs: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let database = place.database("ready");
     for round in 1..=5 {
@@ -160,7 +160,7 @@ async fn paced(host: &str, count: u32) -> Result<Vec<Duration>, Failure> {
 
 /// Workers that wait for a job that does not come: what they cost the server's memory and time.
 pub(crate) fn idle(place: &Place, workers: usize) -> Done {
-    let runtime = runtime()?;
+    let runtime = place.runtime()?;
     print_machine(place)?;
     let server = Server::start(&runtime, &place.database("idle"))?;
     let before = server.megabytes()?;

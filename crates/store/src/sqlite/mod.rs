@@ -143,6 +143,12 @@ impl SqliteStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// How many threads a runtime beside this store had better have: one core is for the thread that writes. Where all cores have a thread of
+    /// the runtime's, these wake one another for what one of them could do, and the writer takes turns with them (decision 0182).
+    pub fn runtime_threads() -> usize {
+        std::thread::available_parallelism().map_or(1, |cores| threads::beside_the_writer(cores.get()))
+    }
+
     /// Which schema a file has. Nothing is written, and an engine may have it open.
     pub fn schema(path: impl AsRef<Path>) -> Result<Schema, StoreError> {
         migrate::schema(&open::reader(path.as_ref())?, migrate::MIGRATIONS)

@@ -12,6 +12,11 @@ use crate::error::StoreError;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
+/// How many threads a runtime has for itself on so many cores, while one of these writes.
+pub(super) const fn beside_the_writer(cores: usize) -> usize {
+    if cores > 1 { cores - 1 } else { 1 }
+}
+
 /// Threads that each have a `T` of their own and take turns at jobs.
 #[derive(Debug)]
 pub(super) struct Threads<T> {
@@ -108,6 +113,11 @@ impl<T> Drop for Threads<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_core_is_for_the_writer() {
+        assert_eq!([1, 2, 3, 16].map(beside_the_writer), [1, 1, 2, 15]);
+    }
 
     /// A job is done on the caller's own thread where its tool is free, and comes back where it is not. A panic is taken back either way.
     #[test]
