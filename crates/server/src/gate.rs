@@ -24,7 +24,7 @@ pub(crate) struct Gate {
     /// Bytes of bodies that are being read.
     bodies: Arc<AtomicUsize>,
     bodies_most: usize,
-    connected: AtomicUsize,
+    connected: Arc<AtomicUsize>,
 }
 
 /// What is held now.
@@ -40,7 +40,7 @@ impl Gate {
     pub(crate) fn new(settings: &Settings) -> Self {
         let places = |count: usize| Arc::new(Places::new(count, settings.key_share));
         Self {
-            connected: AtomicUsize::new(0),
+            connected: Arc::default(),
             leaving: watch::Sender::new(false),
             under_way: AtomicUsize::new(0),
             quiet: Notify::new(),
@@ -106,14 +106,14 @@ impl Gate {
     }
 
     /// One more connection, until this is dropped.
-    pub(crate) fn connect(&self) -> Connected<'_> {
-        self.connected.fetch_add(1, Ordering::Relaxed);
-        Connected(self)
+    pub(crate) fn connect(&self) -> Connected {
+        self.connected.fetch_add(1, Ordering::SeqCst);
+        Connected(Arc::clone(&self.connected))
     }
 
     pub(crate) fn held(&self) -> Held {
         Held {
-            connections: self.connected.load(Ordering::Relaxed),
+            connections: self.connected.load(Ordering::SeqCst),
             polls: self.polls.taken(),
             streams: self.streams.taken(),
             body_bytes: self.bodies.load(Ordering::SeqCst),
@@ -132,11 +132,11 @@ fn too_many_of_key(detail: String) -> Problem {
 
 /// A connection that is open until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Connected<'a>(&'a Gate);
+pub(crate) struct Connected(Arc<AtomicUsize>);
 
-impl Drop for Connected<'_> {
+impl Drop for Connected {
     fn drop(&mut self) {
-        self.0.connected.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

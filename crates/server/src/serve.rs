@@ -19,6 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::App;
 use crate::door::Door;
+use crate::gate::Connected;
 use crate::openapi;
 use crate::own_turn::OwnTurn;
 use crate::part::Part;
@@ -129,7 +130,9 @@ impl House {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             // An answer is one write, and nobody should wait for its acknowledgement.
             let _ = stream.set_nodelay(true);
-            tokio::spawn(talk(self.door.clone(), stream, place));
+            // Counted here, and not when it has its first turn: who comes later and asks sees all who came before.
+            let connected = self.door.app.gate().connect();
+            tokio::spawn(talk(self.door.clone(), stream, place, connected));
         } else if let Ok(place) = Arc::clone(&self.turned_away).try_acquire_owned() {
             tokio::spawn(async move {
                 let full = Problem::new(503, "too_many_connections", "as many connections are open as may be");
@@ -141,10 +144,9 @@ impl House {
 }
 
 /// One connection, from its first request to its last.
-async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit) {
+async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit, _connected: Connected) {
     let app = door.app.clone();
     let settings = app.settings();
-    let _connected = app.gate().connect();
     let heard = Arc::new(AtomicBool::new(false));
     let door = Door { heard: Arc::clone(&heard), ..door };
     let mut connection = http1::Builder::new()

@@ -6,12 +6,12 @@ mod house;
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::routing::{get, post};
-use house::{House, on_sqlite};
+use house::{House, on_sqlite, until};
 use onceward_server::{Given, Part, Settings};
-use onceward_testkit::http::{self, JSON, PATIENCE, Reply, answer};
+use onceward_testkit::http::{self, JSON, Reply, answer};
 use serde_json::{Value as Json, json};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -39,21 +39,6 @@ fn ask(house: &House, method: &str, path: &str, body: Option<&str>) -> Reply {
 /// The server has not broken: it does real work for others.
 fn serves(house: &House) {
     assert_eq!(ask(house, "POST", CREATE, Some("{}")).status, 201);
-}
-
-/// Whatever the server has still to notice, it notices in time.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what} in vain");
-        std::thread::yield_now();
-    }
-}
-
-fn gauge(house: &House, name: &str) -> u64 {
-    let page = ask(house, "GET", "/metrics", None).text();
-    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
 }
 
 /// All that comes until the server hangs up.
@@ -139,7 +124,7 @@ fn an_answer_that_is_not_taken_in_time() {
         for _ in 0..40 {
             http::write(&mut deaf, "GET", &path, &[], None);
         }
-        until("it is let go", || gauge(house, "onceward_http_connections") == 1);
+        until("it is let go", || house.gauge("onceward_http_connections") == 1);
         serves(house);
     });
 }
@@ -175,7 +160,7 @@ fn more_leases_that_wait_than_may() {
         let wanted = |ms: u32| json!({ "lifecycles": ["house.job"], "worker": "w", "wait_ms": ms }).to_string();
         let mut first = http::connect(house.address());
         http::write(&mut first, "POST", "/v1/leases", &[], Some(wanted(300_000).as_bytes()));
-        until("it waits", || gauge(house, "onceward_http_long_polls") == 1);
+        until("it waits", || house.gauge("onceward_http_long_polls") == 1);
         let second = ask(house, "POST", "/v1/leases", Some(&wanted(300_000)));
         second.is_problem(503, "too_many_waiting");
         assert_eq!(second.header("retry-after"), Some("1"));
@@ -295,12 +280,12 @@ fn more_bytes_on_their_way_than_there_is_room_for() {
         let mut first = http::connect(house.address());
         http::begin(&mut first, "POST", CREATE, &[JSON, ("content-length", &long.len().to_string())]);
         first.write_all(&long.as_bytes()[..9_000]).expect("sent");
-        until("the first has come", || gauge(house, "onceward_http_body_bytes") == 9_000);
+        until("the first has come", || house.gauge("onceward_http_body_bytes") == 9_000);
         let other = format!("{{\"payload\": \"{}\"}}", "y".repeat(5_000));
         let said = ask(house, "POST", CREATE, Some(&other));
         said.is_problem(503, "overloaded");
         assert_eq!(said.header("retry-after"), Some("1"));
-        assert_eq!(gauge(house, "onceward_http_body_bytes"), 9_000, "what is turned away takes nothing");
+        assert_eq!(house.gauge("onceward_http_body_bytes"), 9_000, "what is turned away takes nothing");
         // A small one still fits; and one that is alone always does, however long it is.
         serves(house);
         first.write_all(&long.as_bytes()[9_000..]).expect("sent");
@@ -317,10 +302,10 @@ fn bytes_are_counted_until_they_are_let_go() {
         let other = json!({ "payload": "y".repeat(5_000) }).to_string();
         let mut kept = http::connect(house.address());
         http::write(&mut kept, "POST", "/kept", &[], Some(body.as_bytes()));
-        until("it is kept", || gauge(house, "onceward_http_body_bytes") == body.len() as u64);
+        until("it is kept", || house.gauge("onceward_http_body_bytes") == body.len() as u64);
         ask(house, "POST", CREATE, Some(&other)).is_problem(503, "overloaded");
         drop(kept);
-        until("it is let go", || gauge(house, "onceward_http_body_bytes") == 0);
+        until("it is let go", || house.gauge("onceward_http_body_bytes") == 0);
         assert_eq!(ask(house, "POST", CREATE, Some(&other)).status, 201);
     });
 }

@@ -32,6 +32,13 @@ begin() {
     done
     echo started
 }
+# A signal is minded when its process has its turn, and not before.
+halt() {
+    kill -STOP "$@"
+    for one in "$@"; do
+        while grep -q '^State:.[RSD]' /proc/$one/status; do sleep 0.01; done
+    done
+} 2>/dev/null
 end() {
     [ -n "$pid" ] || return
     kill -QUIT $pid
@@ -47,7 +54,12 @@ while read -r word; do
     case $word in
     start) begin "$@" ;;
     stop) end; echo stopped ;;
-    freeze) kill -STOP $pid $(cat /proc/$pid/task/$pid/children); echo frozen ;;
+    freeze)
+        # First who lets people in, so that nobody comes who is not stopped then.
+        halt $pid
+        halt $(cat /proc/$pid/task/$pid/children)
+        echo frozen
+        ;;
     thaw) kill -CONT $pid $(cat /proc/$pid/task/$pid/children); echo thawed ;;
     esac
 done

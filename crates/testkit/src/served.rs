@@ -6,10 +6,11 @@ use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
-use crate::http::{self, Reply};
+use crate::http::{self, PATIENCE, Reply};
 use crate::{Folder, Following, postgres};
 
 /// The databases that a server is tried on.
@@ -100,6 +101,21 @@ impl Served {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let number = line.and_then(|line| line.split_whitespace().next()).expect("Linux tells it");
         number.parse().expect("a number")
+    }
+
+    /// What its metrics say under a name that has no labels. As long as there are no keys.
+    pub fn gauge(&self, name: &str) -> u64 {
+        let page = self.get("/metrics").text();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
+    }
+
+    /// Waits until they say so. Asked again and again, since nothing tells of it.
+    pub fn until(&self, name: &str, count: u64) {
+        let began = Instant::now();
+        while self.gauge(name) != count {
+            assert!(began.elapsed() < PATIENCE, "{name} does not come to {count}");
+        }
     }
 
     /// By its name, such as `TERM`.

@@ -19,13 +19,9 @@ fn waiting(served: &Served) -> TcpStream {
     stream
 }
 
-/// Comes back when the worker waits indeed.
-fn waits(served: &Served) {
-    let began = std::time::Instant::now();
-    while !served.get("/metrics").text().contains("\nonceward_http_long_polls 1\n") {
-        assert!(began.elapsed() < PATIENCE, "nobody waits");
-    }
-}
+/// What a request has sent of its body is counted from when it is under way until it is answered. That a later one has its answer says
+/// nothing of those before it: each connection has its own turn.
+const BODIES: &str = "onceward_http_body_bytes";
 
 #[test]
 fn what_is_under_way_is_finished() {
@@ -37,11 +33,9 @@ fn what_is_under_way_is_finished() {
         let headers = [JSON, ("content-length", &*body.len().to_string())];
         let mut half = served.begin_as("", "POST", "/v1/lifecycles/execution.job/records", &headers);
         half.write_all(&body[..1]).unwrap();
-        // Until both are under way: what was sent before on other connections is taken in first. But a lease asks the database before
-        // it waits.
-        served.get("/livez");
-        served.get("/livez");
-        waits(&served);
+        // Until both are under way. But a lease asks the database before it waits.
+        served.until(BODIES, WANTED.len() as u64 + 1);
+        served.until("onceward_http_long_polls", 1);
         served.signal("TERM");
         // The worker is told at once that there is nothing.
         let empty = answer(&waiting);
@@ -89,13 +83,13 @@ fn a_frozen_database_does_not_keep_it() {
     let database = postgres::Server::start();
     let mut served = Served::start(served::command(BINARY, &database.database()).args(["--drain", "2s"]));
     served.job(&json!(1));
+    let headers = [JSON, ("content-length", "2")];
+    let mut under_way = served.begin_as("", "POST", "/v1/lifecycles/execution.job/records", &headers);
+    under_way.write_all(b"{").unwrap();
+    // Metrics look at the database, so before it stands still.
+    served.until(BODIES, 1);
     database.freeze();
-    let mut under_way = served.connect();
-    write(&mut under_way, "POST", "/v1/lifecycles/execution.job/records", &[], Some(b"{}"));
-    // Calls that need no database: by then the one before them was taken in.
-    for _ in 0..2 {
-        assert_eq!(served.get("/livez").status, 200);
-    }
+    under_way.write_all(b"}").unwrap();
     served.signal("TERM");
     let code = ended_in_time(&mut served);
     database.thaw();
@@ -121,10 +115,8 @@ fn a_second_signal_ends_it() {
     let mut served = start(Db::Sqlite);
     let mut half = served.begin_as("", "POST", "/v1/leases", &[JSON, ("content-length", "50")]);
     half.write_all(b"{").unwrap();
-    served.get("/livez");
-    served.get("/livez");
+    served.until(BODIES, 1);
     let waiting = waiting(&served);
-    served.get("/livez");
     served.signal("TERM");
     // It has heard the first when whoever waits is told so.
     let told = answer(&waiting);

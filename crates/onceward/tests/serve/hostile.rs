@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use onceward_testkit::http::{JSON, PATIENCE, answer, write};
+use onceward_testkit::http::{JSON, answer, write};
 use onceward_testkit::served::Db;
 use serde_json::json;
 
@@ -112,11 +112,9 @@ fn whoever_breaks_off_breaks_nothing() {
         write(&mut served.connect(), "POST", "/v1/leases", &[], Some(wanted));
         write(&mut served.connect(), "GET", "/v1/stream?after=0", &[], None);
     }
-    // Whoever has just found the job is given it; so first all that the server has still to notice.
-    let began = std::time::Instant::now();
-    while !served.get("/metrics").text().contains("\nonceward_http_long_polls 0\n") {
-        assert!(began.elapsed() < PATIENCE, "those who have gone are still waited for");
-    }
+    // Whoever has just found the job is given it; so first all that the server has still to notice. They came before us who ask, and are
+    // counted from when they come: those too whose request was not looked at yet.
+    served.until("onceward_http_connections", 1);
     let id = served.job(&json!(1));
     // Those that waited are gone, and take nothing with them.
     assert_eq!(served.lease()["record"]["id"], json!(id));

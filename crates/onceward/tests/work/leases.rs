@@ -6,6 +6,10 @@ use rustix::process::Signal;
 
 use crate::stage::{Pipe, Stage, signal};
 
+/// A lease that is waited for until it runs out, and must not have run out before: its hearts beat each second, and a machine that is busy
+/// for two of them loses nothing.
+const KEPT: &str = "3s";
+
 /// Everything that a program can leave behind has the pipe open: a child in its group, one outside of it, and one whose parent is
 /// gone.
 fn with_a_family(pipe: &Pipe) -> String {
@@ -23,7 +27,7 @@ fn a_killed_worker_leaves_nothing_and_its_job_finishes_once() {
     let pipe = stage.pipe("up");
     let family = with_a_family(&pipe);
     let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
-    let worker = stage.work(&["--lease", "3s"]);
+    let worker = stage.work(&["--lease", KEPT]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     worker.signal(Signal::KILL);
@@ -81,7 +85,7 @@ fn a_job_that_is_to_stop_stops_its_program_and_its_children() {
     let stage = Stage::new("cancelled");
     let pipe = stage.pipe("up");
     let id = stage.job(&with_a_family(&pipe));
-    let _worker = stage.work(&["--lease", "3s", "--kill-after", "50ms"]);
+    let _worker = stage.work(&["--lease", KEPT, "--kill-after", "50ms"]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     stage.fire(id, "cancel");
@@ -97,7 +101,7 @@ fn a_program_that_minds_has_time_to_tidy_up() {
         "exec 3>{}; trap 'echo tidied >&3; exit 0' TERM; echo up >&3; while :; do sleep 0.05; done",
         pipe.path()
     ));
-    let _worker = stage.work(&["--lease", "3s", "--kill-after", "60s"]);
+    let _worker = stage.work(&["--lease", KEPT, "--kill-after", "60s"]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     stage.fire(id, "cancel");
@@ -115,7 +119,7 @@ fn a_worker_that_slept_too_long_has_lost() {
     let pipe = stage.pipe("up");
     let family = with_a_family(&pipe);
     let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo second"));
-    let sleeper = stage.work(&["--lease", "900ms"]);
+    let sleeper = stage.work(&["--lease", KEPT]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     sleeper.signal(Signal::STOP);
@@ -137,7 +141,7 @@ fn no_program_outlives_its_lease_when_the_server_is_away() {
     let pipe = stage.pipe("up");
     let family = with_a_family(&pipe);
     let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
-    let _worker = stage.work(&["--lease", "1s"]);
+    let _worker = stage.work(&["--lease", KEPT]);
     let mut heard = pipe.read();
     assert_eq!(heard.line(), "up");
     stage.kill_server();

@@ -10,9 +10,11 @@ use crate::stage::{Stage, signal};
 fn what_runs_may_finish_when_the_worker_is_to_end() {
     let stage = Stage::new("drained");
     let (id, up, go) = stage.held();
-    let worker = stage.work(&[]);
+    let mut worker = stage.work_with(&[], &["sh"], Stdio::piped());
     assert_eq!(up.read().line(), "up");
     worker.signal(Signal::TERM);
+    // It has heard it, before it could ask for the next.
+    worker.says("a second signal ends at once");
     let later = stage.job("echo later");
     go.release(1);
     assert_eq!(worker.ended(), Some(0));

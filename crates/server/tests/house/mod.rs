@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use onceward_core::diagnostic::{File, Files};
 use onceward_core::record::Actor;
@@ -10,7 +11,7 @@ use onceward_engine::{Config, Engine, NewKey};
 use onceward_server::{Part, Settings, serve};
 use onceward_store::{AnyStore, Clock, SqliteStore};
 use onceward_testkit::Folder;
-use onceward_testkit::http::{self, Reply};
+use onceward_testkit::http::{self, PATIENCE, Reply};
 use serde_json::Value as Json;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -92,6 +93,15 @@ pub(crate) fn on_sqlite(settings: Settings, parts: Vec<Part>, test: impl AsyncFn
     });
 }
 
+/// Whatever the server has still to notice, it notices in time.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what} in vain");
+        std::thread::yield_now();
+    }
+}
+
 pub(crate) struct House {
     pub(crate) engine: Engine<AnyStore>,
     address: SocketAddr,
@@ -146,6 +156,13 @@ impl House {
         headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
         let body = body.map(ToString::to_string);
         http::call(self.address, method, path, &headers, body.as_deref().map(str::as_bytes)).lasting()
+    }
+
+    /// What its metrics say under a name that has no labels. As long as there are no keys.
+    pub(crate) fn gauge(&self, name: &str) -> u64 {
+        let page = self.send(None, "GET", "/metrics", None).text();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
