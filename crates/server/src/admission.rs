@@ -46,7 +46,7 @@ pub(crate) async fn admit(State(app): State<App>, request: Request, next: Next) 
 
 /// What tells nothing of anybody: whether the server is there, what it can do, and what its errors mean.
 fn is_public(path: &str) -> bool {
-    matches!(path, "/" | "/livez" | "/readyz" | "/openapi.json") || path.starts_with("/errors/")
+    matches!(path, "/" | "/livez" | "/readyz" | "/openapi.json" | "/errors") || path.starts_with("/errors/")
 }
 
 /// Nobody in particular where that is enough.
