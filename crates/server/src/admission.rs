@@ -13,6 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use onceward_core::counted;
 use onceward_engine::{EngineError, Identity};
 use onceward_store::{Catalog, Store as _};
 
@@ -72,7 +73,8 @@ async fn identify(app: &App, request: &Parts) -> Result<Option<Identity>, Proble
     let identity = keys.authenticate(bearer(&request.headers)?).await?;
     if let Some(key) = &identity.key {
         app.limits().take(key).map_err(|wait| {
-            let detail = format!("this key may send {} requests a second", app.settings().requests_per_second);
+            let most = counted(app.settings().requests_per_second, "request", "requests");
+            let detail = format!("this key may send {most} a second");
             Problem::new(429, "rate_limited", detail).retry_after(wait)
         })?;
     }
