@@ -107,7 +107,7 @@ async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, Eng
             let asked = NewKey { owner, roles, lifecycles: Vec::new(), name, expires_at: None };
             Ok(engine.keys().create(&olga, asked).await?.0.id.to_string())
         }
-        ["revoke", id] => Ok(engine.keys().revoke(&olga, id).await?.id.to_string()),
+        ["revoke", id] => Ok(engine.keys().revoke(&olga, id).await?.key.id.to_string()),
         // What is due on it is done first.
         ["look", id] => {
             let found = engine.get(&ann, record(id)).await?;

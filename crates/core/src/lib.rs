@@ -7,6 +7,7 @@
 pub mod bounds;
 pub mod check;
 pub mod compile;
+mod counted;
 pub mod decide;
 pub mod diagnostic;
 pub mod draw;
@@ -24,5 +25,6 @@ pub mod time;
 pub mod trace;
 pub mod value;
 
+pub use counted::counted;
 pub use load::{Loaded, load};
 pub use near::nearest;

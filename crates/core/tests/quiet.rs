@@ -101,7 +101,7 @@ fn retried(rows: &str) -> String {
         "language = 1\nlifecycle = \"shop.job\"\n[states]\nQUEUED = {{ ready = true }}\nRUNNING = {{}}\n\
          RETRYING = {{}}\nDONE = {{ final = true }}\nFAILED = {{ final = true }}\n\
          [fields]\nmost = {{ type = \"int\", default = 3 }}\nuntil = {{ type = \"time\", optional = true }}\n\
-         tries = {{ type = \"int\", default = 0 }}\n[work]\nlease = \"30s\"\n\
+         tries = {{ type = \"int\", default = 0 }}\n[work]\nlease = \"30s\"\n[errors]\nretryable = [\"yielded\"]\n\
          [[on.create]]\ngo = \"-> QUEUED\"\ntake = [\"most\", \"until\"]\n[[on.lease]]\ngo = \"QUEUED -> RUNNING\"\n\
          [[on.commit]]\ngo = \"RUNNING -> DONE\"\n{rows}"
     )

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onceward_core::counted;
 use onceward_core::decide::Refusal;
 use onceward_store::StoreError;
 
@@ -17,9 +18,9 @@ pub enum EngineError {
     /// Too much is on its way already; this was not taken on.
     #[error("overloaded: try again in {} ms", .retry_after.as_millis())]
     Overloaded { retry_after: Duration },
-    #[error("a batch may have at most {most} operations")]
+    #[error("a batch may have at most {}", counted(*.most, "operation", "operations"))]
     BatchTooLarge { most: usize },
-    #[error("this call brings more than {most} bytes")]
+    #[error("this call brings more than {}", counted(*.most, "byte", "bytes"))]
     TooLarge { most: usize },
     /// What comes back out of the log is wrapped a few times more, and must still be read.
     #[error("fields, an input or a result are nested at most {most} deep")]

@@ -100,7 +100,7 @@ pub use delivery::{DELIVERY, Message, NotPosted, Post, Posted};
 pub use engine::Engine;
 pub use error::EngineError;
 pub use http::Http;
-pub use keys::{Identity, KeyDesk, KeyText, Keys, NewKey};
+pub use keys::{Identity, KeyDesk, KeyText, Keys, NewKey, Revoked};
 pub use leasing::{GoesOn, Leased, Wanted};
 pub use ledger::{AccountStatement, Line, Onward};
 pub use lifecycles::version_of;

@@ -1,6 +1,5 @@
 //! How a verb answers: text on standard output, complaints on standard error, and an exit code.
 
-use std::fmt::Display;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -42,12 +41,6 @@ impl Color {
             Self::Auto => std::io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb,
         }
     }
-}
-
-/// So many of something, in the words for one or for more.
-pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, one: &str, many: &str) -> String {
-    let word = if count == N::from(1) { one } else { many };
-    format!("{count} {word}")
 }
 
 /// Prints an answer. A reader that has gone away (`| head`) wanted no more: that is not an error.

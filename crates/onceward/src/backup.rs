@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use onceward_core::counted;
 use onceward_store::{Backup, BackupError, back_up};
 use serde_json::{Value, json};
 
@@ -79,11 +80,11 @@ impl BackUp {
 
     fn summary(&self, done: &Backup) -> String {
         format!(
-            "{}: {} up to place {} of the log; copied in {} holds, writers waited {} ms at most\n",
+            "{}: {} up to place {} of the log; copied in {}, writers waited {} ms at most\n",
             self.to.display(),
             size(done.bytes),
             done.seq,
-            done.holds,
+            counted(done.holds, "hold", "holds"),
             millis(done.longest_pause),
         )
     }

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use onceward_core::counted;
 use onceward_core::diagnostic::{Diagnostic, Files, Severity, Span};
 use serde_json::{Value, json};
 
-use crate::answer::{Color, Outcome, complain, counted, say};
+use crate::answer::{Color, Outcome, complain, say};
 use crate::files::{self, Reading, Unfit};
 use crate::shipped;
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use clap::Args;
+use onceward_core::counted;
 use onceward_worker::{Client, ClientError, Record};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -71,7 +72,7 @@ fn shown(Looked { record, effect }: &Looked) -> String {
     line("owner", &plain(&record.owner));
     line("attempt", &record.attempt.to_string());
     if let Some(payload) = &record.payload {
-        line("payload", &format!("{} bytes, sha256 {}", payload.bytes, payload.sha256));
+        line("payload", &format!("{}, sha256 {}", counted(payload.bytes, "byte", "bytes"), payload.sha256));
     }
     if let Some(stuck) = &record.stuck {
         line("stuck", &plain(stuck));

@@ -102,11 +102,11 @@ mod tests {
         .expect("entries");
         assert_eq!(
             table(HEADINGS, &story(&entries)),
-            "WHEN                     EVENT   STATE               BY        ATTEMPT\n\
-             2026-01-02 03:04:05.678  create  -> PENDING          ann\n\
-             2026-01-02 03:04:06.000  lease   PENDING -> RUNNING  bob (w1)  1\n\
-             2026-01-02 03:04:07.000  fail    RUNNING -> PENDING  engine    1        lost: gone\n\
-             2026-01-02 03:04:08.000  touch   PENDING             ann\n"
+            "WHEN                      EVENT   STATE               BY        ATTEMPT\n\
+             2026-01-02 03:04:05.678Z  create  -> PENDING          ann\n\
+             2026-01-02 03:04:06.000Z  lease   PENDING -> RUNNING  bob (w1)  1\n\
+             2026-01-02 03:04:07.000Z  fail    RUNNING -> PENDING  engine    1        lost: gone\n\
+             2026-01-02 03:04:08.000Z  touch   PENDING             ann\n"
         );
     }
 }

@@ -10,7 +10,7 @@ use onceward_core::compile::declared;
 use onceward_core::nearest;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
-use onceward_engine::{EngineError, KeyDesk, Keys, NewKey};
+use onceward_engine::{EngineError, KeyDesk, Keys, NewKey, Revoked};
 use onceward_store::{AnyStore, ApiKey, Clock, PostgresStore, SqliteStore, Store as _, StoreError};
 use onceward_worker::{Client, ClientError};
 use serde_json::{Value, json};
@@ -132,6 +132,12 @@ impl Key {
                          records as a producer's does\n"
                     ));
                 }
+                if done["operators_left"] == 0 {
+                    complain(
+                        "warning: no operator's key is left: nobody can make or revoke keys through a server any more. `onceward key \
+                         create --db … --role operator` makes one in the database itself\n",
+                    );
+                }
                 say(&if json { format!("{done:#}\n") } else { told(&asked, &done) })?;
                 if matches!(asked, Asked::Create(_)) && !json {
                     complain("This key is shown once. Send it as `Authorization: Bearer …`, or set ONCEWARD_KEY.\n");
@@ -230,7 +236,11 @@ async fn in_database(database: &Database, asked: &Asked) -> Came {
         Asked::List => {
             keys.list(&console).await.map(|keys| json!({ "keys": keys.iter().map(as_json).collect::<Vec<_>>() }))
         }
-        Asked::Revoke(id) => keys.revoke(&console, id).await.map(|key| as_json(&key)),
+        Asked::Revoke(id) => keys.revoke(&console, id).await.map(|Revoked { key, operators_left }| {
+            let mut shown = as_json(&key);
+            shown["operators_left"] = operators_left.into();
+            shown
+        }),
     };
     match done {
         Ok(done) => {

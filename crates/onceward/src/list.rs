@@ -63,10 +63,11 @@ impl List {
             records.extend(page.records);
             match page.next {
                 Some(_) if records.len() >= self.limit => {
-                    complain(&format!(
-                        "these are the first {}, and there are more: --limit shows them\n",
-                        records.len()
-                    ));
+                    let these = match records.len() {
+                        1 => "this is the first".to_owned(),
+                        shown => format!("these are the first {shown}"),
+                    };
+                    complain(&format!("{these}, and there are more: --limit shows them\n"));
                 }
                 Some(next) => listing.cursor = Some(next),
                 None => break,

@@ -6,13 +6,14 @@ use std::time::Duration as Length;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use onceward_core::counted;
 use onceward_core::time::Duration;
 use onceward_engine::{Config, PruneOptions, Pruned, Retention, Watch, collect, prune_watched};
 use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
 use onceward_worker::ClientError;
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, complain, counted, say};
+use crate::answer::{Outcome, complain, say};
 use crate::bar::Bar;
 use crate::database::Database;
 use crate::objects::Kept;
@@ -235,14 +236,18 @@ fn summary(pruned: &Value, dry_run: bool) -> String {
             writeln!(told, "{records} with {entries} went; the last checkpoint is entry {place} of the log")
         }
     };
-    for (count, what) in [
-        ("requests", "answers to callers' keys were forgotten"),
-        ("held", "records are old enough, and stay: others that belong to them do"),
-        ("busy", "records were in use, and stay for now"),
+    for (count, one, many) in [
+        ("requests", "answer to a caller's key was forgotten", "answers to callers' keys were forgotten"),
+        (
+            "held",
+            "record is old enough, and stays: others that belong to it do",
+            "records are old enough, and stay: others that belong to them do",
+        ),
+        ("busy", "record was in use, and stays for now", "records were in use, and stay for now"),
     ] {
         let count = number(count);
         if count > 0 {
-            let _ = writeln!(told, "{count} {what}");
+            let _ = writeln!(told, "{}", counted(count, one, many));
         }
     }
     told

@@ -29,9 +29,9 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// To the millisecond, in UTC.
+/// To the millisecond, in UTC, and it says so: whoever reads it may be anywhere.
 pub(crate) fn when(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
+    time.strftime("%Y-%m-%d %H:%M:%S%.3fZ").to_string()
 }
 
 /// Text of anybody's, safe to show on a terminal, on one line.
@@ -52,6 +52,12 @@ mod tests {
     fn columns_stand_under_each_other() {
         let rows = [["ä".to_owned(), "1".to_owned()], ["longer".to_owned(), String::new()]];
         assert_eq!(table(["A", "B"], &rows), "A       B\nä       1\nlonger\n");
+    }
+
+    #[test]
+    fn a_time_says_that_it_is_in_utc() {
+        let time: Timestamp = "2026-01-02T03:04:05.678901+02:00".parse().unwrap();
+        assert_eq!(when(time), "2026-01-02 01:04:05.678Z");
     }
 
     #[test]

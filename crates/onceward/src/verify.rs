@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use onceward_core::counted;
 use onceward_engine::{Drift, Report, Watch, verify, verify_objects};
 use onceward_store::scan::{Scan, What};
 use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
 use onceward_system_image::verify_pictures;
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, complain, counted, say};
+use crate::answer::{Outcome, complain, say};
 use crate::bar::Bar;
 use crate::database::Database;
 use crate::objects::Kept;
@@ -136,18 +137,34 @@ fn summary(report: &Report) -> String {
     if pruned.checkpoints > 0 {
         let _ = writeln!(
             text,
-            "note: pruning took {} records with {} entries, up to place {}. What they were is no longer proved, only what {} \
-             checkpoints say of them; nor is what they left in accounts, counts and keys. {} operations are not decided again",
-            pruned.records, pruned.entries, pruned.floor, pruned.checkpoints, pruned.undecided
+            "note: pruning took {} with {}, up to place {}. What they were is no longer proved, only what {} of them; nor is what \
+             they left in accounts, counts and keys. {} not decided again",
+            counted(pruned.records, "record", "records"),
+            counted(pruned.entries, "entry", "entries"),
+            pruned.floor,
+            counted(pruned.checkpoints, "checkpoint says", "checkpoints say"),
+            counted(pruned.undecided, "operation is", "operations are"),
         );
     }
-    for (count, what) in [
-        (undecided, "operations could not be decided again: another version of the deciding code decided them"),
-        (other_refusals, "refusals would be answered otherwise: they rested on what had been loaded"),
-        (too_young, "rows changed while their table was read, and were not looked for"),
+    for (count, one, many) in [
+        (
+            undecided,
+            "operation could not be decided again: another version of the deciding code decided it",
+            "operations could not be decided again: another version of the deciding code decided them",
+        ),
+        (
+            other_refusals,
+            "refusal would be answered otherwise: it rested on what had been loaded",
+            "refusals would be answered otherwise: they rested on what had been loaded",
+        ),
+        (
+            too_young,
+            "row changed while its table was read, and was not looked for",
+            "rows changed while their table was read, and were not looked for",
+        ),
     ] {
         if *count > 0 {
-            let _ = writeln!(text, "note: {count} {what}");
+            let _ = writeln!(text, "note: {}", counted(*count, one, many));
         }
     }
     if let Some(why) = &report.stopped {

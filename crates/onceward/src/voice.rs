@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
+use onceward_core::counted;
+
 /// Lines that wait to be read.
 const LINES: usize = 10_000;
 
@@ -36,7 +38,12 @@ pub(crate) fn start() {
             match LEFT_OUT.swap(0, Ordering::Relaxed) {
                 0 => {}
                 lines => {
-                    write(format!("{lines} lines are left out: they came faster than they were read\n").as_bytes());
+                    let lines = counted(
+                        lines,
+                        "line is left out: it came faster than lines were read",
+                        "lines are left out: they came faster than they were read",
+                    );
+                    write(format!("{lines}\n").as_bytes());
                 }
             }
             match word {

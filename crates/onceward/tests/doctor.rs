@@ -50,12 +50,19 @@ fn what_is_overdue_is_told_with_what_to_do() {
     let (code, told) = looked(&folder, &[]);
     assert_eq!((code, &told["fine"], &told["seen"]["engine"]), (Some(0), &json!(true), &Value::Null));
     assert_eq!(told["seen"]["records"], json!([{ "lifecycle": "desk.note", "state": "open", "count": 3 }]));
-    change(&folder, "INSERT INTO timers (due, record) VALUES (1000000, 1), (2000000, 2)");
+    change(&folder, "INSERT INTO timers (due, record) VALUES (1000000, 1)");
+    let done = onceward(&folder, &["doctor"]);
+    assert!(text(&done.stdout).contains("wrong: overdue: 1 record is overdue, by "), "{}", text(&done.stdout));
+    change(&folder, "INSERT INTO timers (due, record) VALUES (2000000, 2)");
     let (code, told) = looked(&folder, &[]);
     assert_eq!((code, codes(&told)), (Some(1), vec!["overdue"]));
     assert_eq!(told["seen"]["overdue"], json!({ "count": 2, "first": "1970-01-01T00:00:01Z" }));
     let done = onceward(&folder, &["doctor"]);
-    assert!(text(&done.stdout).contains("wrong: overdue: 2 records are overdue"), "{}", text(&done.stdout));
+    assert!(
+        text(&done.stdout).contains("wrong: overdue: 2 records are overdue, the first by "),
+        "{}",
+        text(&done.stdout)
+    );
     assert!(text(&done.stdout).contains("; start an engine"), "{}", text(&done.stdout));
 }
 

@@ -53,6 +53,7 @@ fn keys_are_made_in_a_database() {
     assert!(!shown.contains(&first) && !shown.contains(second["key"].as_str().expect("a key")), "no secrets");
     let revoke = onceward(&folder, &[&["key", "revoke", &id(&first)], &db[..]].concat());
     assert_eq!(text(&revoke.stdout), format!("{} is revoked\n", id(&first)));
+    assert!(text(&revoke.stderr).starts_with("warning: no operator's key is left"), "{revoke:?}");
     let listed = parsed(&onceward(&folder, &[&["key", "list", "--json"], &db[..]].concat()));
     assert!(listed["keys"][0]["revoked_at"].is_string() && listed["keys"][1]["revoked_at"].is_null());
     assert_eq!(listed["keys"][1]["expires_at"], "2100-01-01T00:00:00Z");
@@ -110,11 +111,19 @@ fn the_first_key_closes_an_open_server() {
     let get = |path: &str| served.call_as(&anns, "GET", path, &[], None);
     get("/v1/keys").is_problem(403, "forbidden");
     let revoke = ["key", "revoke", &*anns, "--key", &first];
-    assert_eq!(onceward(&folder, &[&revoke[..], &url[..]].concat()).status.code(), Some(0));
+    let revoked = onceward(&folder, &[&revoke[..], &url[..]].concat());
+    assert_eq!(
+        (revoked.status.code(), &*text(&revoked.stderr)),
+        (Some(0), ""),
+        "an operator is left: nothing to warn of"
+    );
     assert_eq!(get("/v1/records").status, 401, "at once");
+    // The last operator is not stopped, but told; and the door stays closed when nobody is left.
+    let revoked = onceward(&folder, &[&["key", "revoke", "--json", &id(&first), "--key", &first], &url[..]].concat());
+    assert_eq!(parsed(&revoked)["operators_left"], 0);
+    assert!(text(&revoked.stderr).starts_with("warning: no operator's key is left"), "{revoked:?}");
+    assert_eq!(served.call_as(&first, "GET", "/v1/records", &[], None).status, 401);
     served.stop();
-    // The door stays closed when nobody is left.
-    assert_eq!(onceward(&folder, &["key", "revoke", &id(&first)]).status.code(), Some(0));
     let served = serve(&folder, &[], &[]);
     assert_eq!(served.get("/v1/records").status, 401);
     served.stop();

@@ -13,6 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use onceward_core::counted;
 use onceward_engine::{EngineError, Identity};
 use onceward_store::{Catalog, Store as _};
 
@@ -46,7 +47,7 @@ pub(crate) async fn admit(State(app): State<App>, request: Request, next: Next) 
 
 /// What tells nothing of anybody: whether the server is there, what it can do, and what its errors mean.
 fn is_public(path: &str) -> bool {
-    matches!(path, "/" | "/livez" | "/readyz" | "/openapi.json") || path.starts_with("/errors/")
+    matches!(path, "/" | "/livez" | "/readyz" | "/openapi.json" | "/errors") || path.starts_with("/errors/")
 }
 
 /// Nobody in particular where that is enough.
@@ -72,7 +73,8 @@ async fn identify(app: &App, request: &Parts) -> Result<Option<Identity>, Proble
     let identity = keys.authenticate(bearer(&request.headers)?).await?;
     if let Some(key) = &identity.key {
         app.limits().take(key).map_err(|wait| {
-            let detail = format!("this key may send {} requests a second", app.settings().requests_per_second);
+            let most = counted(app.settings().requests_per_second, "request", "requests");
+            let detail = format!("this key may send {most} a second");
             Problem::new(429, "rate_limited", detail).retry_after(wait)
         })?;
     }

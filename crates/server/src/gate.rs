@@ -5,6 +5,7 @@ mod places;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use onceward_core::counted;
 use tokio::sync::{Notify, watch};
 
 use crate::problem::Problem;
@@ -91,7 +92,11 @@ impl Gate {
                 "too_many_waiting",
                 "as many leases wait for work as may: try again, or ask without wait_ms",
             ),
-            Full::ForKey(most) => too_many_of_key(format!("{most} leases of this key wait for work already")),
+            Full::ForKey(most) => too_many_of_key(counted(
+                most,
+                "lease of this key waits for work already",
+                "leases of this key wait for work already",
+            )),
         })
     }
 
@@ -101,7 +106,11 @@ impl Gate {
             Full::ForAll => {
                 Problem::new(503, "too_many_streams", "as many streams are open as may be: try again later")
             }
-            Full::ForKey(most) => too_many_of_key(format!("{most} streams of this key are open already")),
+            Full::ForKey(most) => too_many_of_key(counted(
+                most,
+                "stream of this key is open already",
+                "streams of this key are open already",
+            )),
         })
     }
 

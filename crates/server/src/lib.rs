@@ -7,6 +7,7 @@
 //! | `patient.rs` | a connection whose other side must take what is written to it |
 //! | `door.rs` | around every request: counted, timed, and answered also where a handler breaks |
 //! | `router.rs` | which path leads where |
+//! | `near_miss.rs` | paths and methods that are not here, and what is |
 //! | `part.rs` | what a system adds: routes of its own |
 //! | `routes/` | one file a resource; each has `routes()` |
 //! | `admission.rs` | who is let in, before any handler: keys, and this machine while there are none |
@@ -29,6 +30,7 @@ mod gate;
 mod input;
 mod limits;
 mod named;
+mod near_miss;
 mod observe;
 mod openapi;
 mod own_turn;

@@ -8,9 +8,54 @@ pub fn pages() -> &'static [(&'static str, &'static str)] {
     PAGES
 }
 
-/// What is to be said of a code.
-pub(crate) fn page(code: &str) -> Option<&'static str> {
+/// The list of them.
+const LIST: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/README.md"));
+
+/// Whether there is a page for a code.
+pub(crate) fn is_told(code: &str) -> bool {
+    find(code).is_some()
+}
+
+/// What is to be said of a code, as it is served.
+pub(crate) fn page(code: &str) -> Option<String> {
+    find(code).map(served)
+}
+
+/// All codes, as they are served.
+pub(crate) fn list() -> String {
+    served(LIST)
+}
+
+fn find(code: &str) -> Option<&'static str> {
     PAGES.binary_search_by_key(&code, |(code, _)| code).ok().map(|at| PAGES[at].1)
+}
+
+/// The pages are written for the folder that they lie in; there is more in it than a server has. A link to another page leads to where
+/// that is served, and one to other documents becomes the name under which these lie in the repository.
+fn served(page: &str) -> String {
+    let (mut text, mut rest) = (String::with_capacity(page.len()), page);
+    while let Some((before, after)) = rest.split_once("](")
+        && let (Some(open), Some((target, behind))) = (before.rfind('['), after.split_once(')'))
+    {
+        let (before, label) = (&before[..open], &before[open + 1..]);
+        text.push_str(before);
+        text.push_str(&link(label, target));
+        rest = behind;
+    }
+    text + rest
+}
+
+fn link(label: &str, target: &str) -> String {
+    let file = target.split('#').next().unwrap_or_default();
+    match file.strip_prefix("../") {
+        Some(file) if file == label || file.strip_suffix(".md") == Some(label) => format!("`docs/{file}`"),
+        Some(file) => format!("{label} (`docs/{file}`)"),
+        None => match file.strip_suffix(".md") {
+            Some("README") => format!("[{label}](/errors)"),
+            Some(code) => format!("[{label}](/errors/{code})"),
+            None => format!("[{label}]({target})"),
+        },
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +98,17 @@ mod tests {
         codes.extend(lines.filter_map(|line| line.split('"').nth(1)).map(str::to_owned));
     }
 
+    #[test]
+    fn links_lead_to_what_is_served_or_become_names() {
+        let page = "a [b](c.md) d ([auth.md](../auth.md)), [backup](../backup.md); the [inbox](../postgres.md#the-inbox)\n\n\
+                    [Below](#below), [all](README.md), a list[0] (not a link)\n";
+        assert_eq!(
+            served(page),
+            "a [b](/errors/c) d (`docs/auth.md`), `docs/backup.md`; the inbox (`docs/postgres.md`)\n\n\
+             [Below](#below), [all](/errors), a list[0] (not a link)\n"
+        );
+    }
+
     /// Every code that can be given has its page and its line in the list, and there are no others.
     #[test]
     fn the_pages_of_errors_are_whole() {
@@ -77,8 +133,7 @@ mod tests {
         codes.extend(["check_unavailable", "too_many_connections"].map(str::to_owned));
         let told: BTreeSet<String> = PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
         assert_eq!(told, codes);
-        let list = include_str!("../../../docs/errors/README.md");
-        let listed = list.match_indices("| [`").map(|(at, _)| list[at + 4..].split('`').next().unwrap().to_owned());
+        let listed = LIST.match_indices("| [`").map(|(at, _)| LIST[at + 4..].split('`').next().unwrap().to_owned());
         assert_eq!(listed.collect::<BTreeSet<_>>(), codes);
         for (code, page) in PAGES {
             assert!(page.starts_with(&format!("# `{code}`\n")), "{code}");

@@ -77,8 +77,7 @@ impl Problem {
 
     /// As it stands in an answer or in a batch's.
     pub fn shape(&self) -> Shape<'_> {
-        let kind =
-            if pages::page(&self.code).is_some() { format!("/errors/{}", self.code) } else { "about:blank".into() };
+        let kind = if pages::is_told(&self.code) { format!("/errors/{}", self.code) } else { "about:blank".into() };
         let retry_after_ms = self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         let title = self.code.replace('_', " ");
         Shape {

@@ -6,8 +6,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::admission::admit;
 use crate::app::App;
+use crate::near_miss;
 use crate::observe;
-use crate::problem::Problem;
 use crate::routes;
 
 /// The server's own routes, with their share of the contract.
@@ -34,10 +34,8 @@ pub(crate) fn own() -> OpenApiRouter<App> {
 /// What answers requests. A layer around all routes, which sees the path that matched, goes here.
 pub(crate) fn around(routes: Router<App>, app: App) -> Router {
     routes
-        .fallback(|| async { Problem::new(404, "no_such_route", "nothing is here; /openapi.json says what is where") })
-        .method_not_allowed_fallback(|| async {
-            Problem::new(405, "no_such_method", "this path does not take that method; the header Allow says which")
-        })
+        .fallback(near_miss::no_route)
+        .method_not_allowed_fallback(near_miss::no_method)
         // Around all of them, those that are not there too: whoever is not let in learns nothing.
         .layer(from_fn_with_state(app.clone(), admit))
         // Outside of that: whoever is not let in is counted, too.

@@ -2,6 +2,8 @@
 
 mod house;
 
+use std::collections::BTreeSet;
+
 use house::on_sqlite;
 use onceward_server::Settings;
 
@@ -26,6 +28,49 @@ fn the_front_page_names_lifecycles_only_to_who_shows_a_key() {
         for (key, is_told) in [(None, false), (Some("ow_no_such_key"), false), (Some(key.as_str()), true)] {
             let said = house.send(key, "GET", "/", None);
             assert_eq!((said.status, said.text().contains("house.job")), (200, is_told), "{key:?}");
+        }
+        house.close().await;
+    });
+}
+
+/// Where the links of a page lead: of Markdown, and of HTML.
+fn links(page: &str) -> Vec<&str> {
+    let of = |mark: &str, end: char| -> Vec<&str> {
+        page.match_indices(mark).filter_map(|(at, _)| page[at + mark.len()..].split(end).next()).collect()
+    };
+    [of("](", ')'), of("href=\"", '"')].concat()
+}
+
+/// A problem's `type` leads to a page, and from there every link leads on, to pages that this server has.
+#[test]
+fn no_link_of_a_served_page_leads_nowhere() {
+    on_sqlite(Settings::default(), Vec::new(), async |house| {
+        let (mut waiting, mut seen) = (vec!["/".to_owned()], BTreeSet::new());
+        while let Some(path) = waiting.pop() {
+            if !seen.insert(path.clone()) {
+                continue;
+            }
+            let said = house.send(None, "GET", &path, None);
+            assert_eq!(said.status, 200, "{path}");
+            let kind = said.header("content-type").unwrap_or_default();
+            if !kind.starts_with("text/") {
+                continue;
+            }
+            let page = said.text();
+            for link in links(&page) {
+                match link.strip_prefix('#') {
+                    Some(part) => assert!(page.to_lowercase().contains(&format!("\n## {part}")), "{path}: {link}"),
+                    // It never ends.
+                    None if link.starts_with("/v1/stream") => {}
+                    None => {
+                        assert!(link.starts_with('/'), "{path}: {link} is not served here");
+                        waiting.push(link.to_owned());
+                    }
+                }
+            }
+        }
+        for (code, _) in onceward_server::pages() {
+            assert!(seen.contains(&format!("/errors/{code}")), "nothing leads to {code}");
         }
         house.close().await;
     });

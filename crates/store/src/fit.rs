@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use onceward_core::compile::{compile, declared};
+use onceward_core::counted;
 use onceward_core::diagnostic::{Diagnostic, File, Files, Severity};
 use onceward_core::model::Definitions;
 
@@ -117,7 +118,7 @@ pub(crate) fn fits_the_living(
             continue;
         }
         let choose = |name: &str| if *name == *version.name { Some(Arc::clone(hash)) } else { current(name) };
-        let records = if records == 1 { "1 record lives".to_owned() } else { format!("{records} records live") };
+        let records = counted(records, "record lives", "records live");
         let beside = format!("version {} of {}, by which {records}", short(hash), version.name);
         together(after, &names, choose, Some(beside))?;
     }

@@ -260,6 +260,35 @@ class Working(unittest.TestCase):
         self.assertEqual((back.state, back.fields["yields"], back.fields["failures"]), ("waiting", 1, 0))
         self.client.fire(made.id, "drop")
 
+    def test_it_says_how_it_begins_and_how_it_ends(self) -> None:
+        running, go_on = threading.Event(), threading.Event()
+
+        def handler(job: Job[Any]) -> str:
+            if job.payload == "secret: fail":
+                raise Fail("NO")
+            if job.payload == "secret: hang":
+                running.set()
+                go_on.wait(DEADLINE)
+            return "secret: done"
+
+        with self.assertLogs("onceward", "INFO") as logs, self.working(handler, name="w", concurrency=2, grace=0.05):
+            for ends in ("done", "dead"):
+                payload = "secret: fail" if ends == "dead" else "secret: go"
+                until(self.client, self.client.create(TASK, payload=payload).id, ends)
+            hanging = self.client.create(TASK, payload="secret: hang")
+            self.assertTrue(running.wait(DEADLINE))
+        go_on.set()
+        self.client.fire(hanging.id, "drop")
+        said = [record.getMessage() for record in logs.records]
+        self.assertEqual(
+            said,
+            [
+                f"w works on {TASK} at {server.url}, 2 jobs at a time",
+                "ending, as asked: what runs may finish within 0.05 s",
+                "ended: 1 job committed, 1 failed, 1 given back",
+            ],
+        )
+
     def test_no_handler_and_two_handlers_are_mistakes(self) -> None:
         worker = Worker(server.url)
         self.addCleanup(worker.join)
@@ -287,14 +316,24 @@ class Processes(unittest.TestCase):
             made = self.client.create("execution.job", payload={"words": "one two three"})
             run = [sys.executable, str(EXAMPLES / "worker.py")]
             # Under `nohup`, as some gates run, it would be ignored.
-            process = subprocess.Popen(run, env=environment, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
+            process = subprocess.Popen(
+                run,
+                env=environment,
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             try:
                 until(self.client, made.id, "SUCCEEDED")
                 process.send_signal(number)
-                self.assertEqual(process.wait(DEADLINE), 0, number)
+                _, said = process.communicate(timeout=DEADLINE)
+                self.assertEqual(process.returncode, 0, number)
             finally:
                 process.kill()
                 process.wait()
+            self.assertIn(f"works on execution.job at {server.url}, 4 jobs at a time", said)
+            self.assertIn(f"ending, on {number.name}: what runs may finish within 10 s; a second signal", said)
+            self.assertIn("ended: 1 job committed, 0 failed, 0 given back", said)
             self.assertEqual(self.client.effect(made.id).result, {"count": 3})
 
     def test_the_producer_makes_jobs_once(self) -> None:

@@ -10,6 +10,7 @@ import { Job } from "./job.js";
 import { askedOf, Backoff, isFinal, mayPass, pause } from "./patience.js";
 import type { Lease, Reported } from "./records.js";
 import { newKey, type Report } from "./requests.js";
+import { jobs, Tally } from "./tally.js";
 import { failureOf, instead, isBroken, short } from "./telling.js";
 
 /** What it returns is committed; what it throws fails the job. */
@@ -30,7 +31,7 @@ export interface WorkerOptions extends ClientOptions {
   grace?: number;
   /** What an error of no kind of ours is reported as; it may be tried again. */
   errorCode?: string;
-  /** Told of what an operator may want to know; `console.error` if not given. */
+  /** Told of how the worker begins and ends, and of what else an operator may want to know; `console.error` if not given. */
   log?: (message: string) => void;
 }
 
@@ -69,7 +70,9 @@ export class Worker {
   readonly #closing = new AbortController();
   /** The grace is over. */
   readonly #over = new AbortController();
+  readonly #tally = new Tally();
   #grace: number;
+  #runs = false;
   #freed: (() => void) | undefined;
 
   constructor(options: WorkerOptions = {}) {
@@ -107,24 +110,33 @@ export class Worker {
   async run(options: { signals?: boolean } = {}): Promise<void> {
     if (this.#handlers.size === 0) throw new Error("a worker without a handler has nothing to do");
     const signals = options.signals === false ? [] : SIGNALS;
-    const heard = (): void => {
+    const heard = (signal: NodeJS.Signals): void => {
       if (this.#closing.signal.aborted) this.#over.abort();
-      this.stop();
+      this.#end(`on ${signal}`, "; a second signal gives it back at once");
     };
     for (const name of signals) process.on(name, heard);
+    const served = `${[...this.#handlers.keys()].join(", ")} at ${this.client.url}`;
+    this.#log(`${this.name} works on ${served}, ${jobs(this.#concurrency)} at a time`);
+    this.#runs = true;
     try {
       await this.#takeJobs();
     } finally {
-      this.stop();
+      this.#end("after an error");
       await this.#drain();
       for (const name of signals) process.off(name, heard);
+      this.#log(`ended: ${this.#tally}`);
     }
   }
 
   /** Takes no more jobs and tells those that run to stop. Returns at once; `run` resolves when all is done. */
   stop(): void {
+    this.#end("as asked");
+  }
+
+  #end(why: string, more = ""): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort();
+    if (this.#runs) this.#log(`ending, ${why}: what runs may finish within ${this.#grace / 1_000} s${more}`);
     for (const job of this.#running.keys()) job.cancel("shutdown");
     this.#freed?.();
   }
@@ -310,8 +322,10 @@ export class Worker {
     if (!job.claimReport()) return;
     job.cancel("shutdown");
     const { execution, token } = job;
+    const end: Report = { execution, token, do: job.committed ? "finish" : "yield" };
     try {
-      await this.#send(job, { execution, token, do: job.committed ? "finish" : "yield" });
+      await this.#send(job, end);
+      this.#tally.took(end);
     } catch (error) {
       this.#log(`job ${job.id} could not be given back: ${text(error)}`);
     }
@@ -327,6 +341,7 @@ export class Worker {
     for (let tries = 0; tries < 3; tries += 1) {
       try {
         await this.#send(job, report);
+        this.#tally.took(report);
         return;
       } catch (error) {
         this.#log(`job ${job.id}: ${report.do} was not taken: ${text(error)}`);
@@ -358,8 +373,10 @@ export class Worker {
   async #commitNow(job: Job, result: unknown): Promise<void> {
     if (job.committed) throw new Error("this job is committed already");
     if (job.reason === "lease_lost") throw new Cancelled("lease_lost");
+    const report: Report = { execution: job.execution, token: job.token, do: "commit", result };
     try {
-      await this.#send(job, { execution: job.execution, token: job.token, do: "commit", result });
+      await this.#send(job, report);
+      this.#tally.took(report);
     } catch (error) {
       throw failureOf(error) ?? error;
     }

@@ -137,7 +137,35 @@ describe("a worker", () => {
         assert.deepEqual([attempt, fields["code"], fields["message"]], [3, "EXCEPTION", "RangeError: where is it?"]);
       },
     );
-    assert.equal(said.length, 2);
+    assert.equal(said.filter((line) => line.includes("its handler threw")).length, 2);
+  });
+
+  it("says how it begins and how it ends", async () => {
+    const [running, goOn] = [new Moment(), new Moment()];
+    let hanging = "";
+    const said = await working(
+      async (job) => {
+        if (job.payload === "secret: fail") throw new Fail("NO");
+        if (job.payload !== "secret: hang") return "secret: done";
+        running.set();
+        await goOn.wait();
+        return undefined;
+      },
+      async () => {
+        await until(client, (await client.create(TASK, { payload: "secret: go" })).id, "done");
+        await until(client, (await client.create(TASK, { payload: "secret: fail" })).id, "dead");
+        hanging = (await client.create(TASK, { payload: "secret: hang" })).id;
+        await running.wait();
+      },
+      { name: "w", concurrency: 2, grace: 50 },
+    );
+    goOn.set();
+    await client.fire(hanging, "drop");
+    assert.deepEqual(said, [
+      `w works on ${TASK} at ${server.url}, 2 jobs at a time`,
+      "ending, as asked: what runs may finish within 0.05 s",
+      "ended: 1 job committed, 1 failed, 1 given back",
+    ]);
   });
 
   it("fails a job whose result is no JSON or too large", async () => {

@@ -26,6 +26,7 @@ mod states;
 mod survey;
 mod timer_circles;
 mod timers;
+mod yields;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
         never_from::check(survey, &mut found);
         shadowing::check(survey, flow, &mut found);
         retries::check(survey, flow, &mut found);
+        yields::check(survey, flow, &mut found);
         timers::check(survey, flow, &mut found);
         timer_circles::check(survey, flow, &mut found);
         declarations::check(survey, &mut found);

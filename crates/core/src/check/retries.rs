@@ -28,7 +28,7 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
         let mut warning = Diagnostic::warning("unproven-retries", row.at, "unknown whether retries end")
                 .label("a job that fails this way comes back to the workers, and nothing on the way has a bound")
                 .help(
-                    "bound the attempts (`when = \"record.attempt < 5\"`, or an int field that counts the failures) or the time \
+                    "bound the failures (`when = \"record.failures < 5\"`, an int field that this row counts up) or the time \
                      (`when = \"now < record.created_at + duration('1h')\"`), and give up in another row; or say with \
                      `forever = true` that it is meant",
                 );

@@ -8,6 +8,7 @@ use super::halt::{Halt, Step, refusal_of_call};
 use super::input::{Given, is_bounded};
 use super::operation::Create;
 use super::plan::{NotTaken, Occasion, Weighed, weigh};
+use crate::counted;
 use crate::model::{EventKind, Lifecycle, PayloadBounds};
 use crate::record::{Payload, Record};
 use crate::value::{RecordId, Value};
@@ -142,10 +143,12 @@ impl Run<'_> {
 pub(super) fn payload_fits(bounds: PayloadBounds, payload: Option<Payload>) -> Result<(), String> {
     let bytes = payload.map_or(0, |payload| payload.bytes);
     if bytes < bounds.min {
-        return Err(format!("the payload must have at least {} bytes, this one has {bytes}", bounds.min));
+        let least = counted(bounds.min, "byte", "bytes");
+        return Err(format!("the payload must have at least {least}, this one has {bytes}"));
     }
     if bytes > bounds.max {
-        return Err(format!("the payload must have at most {} bytes, this one has {bytes}", bounds.max));
+        let most = counted(bounds.max, "byte", "bytes");
+        return Err(format!("the payload must have at most {most}, this one has {bytes}"));
     }
     Ok(())
 }

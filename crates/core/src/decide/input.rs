@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use crate::bounds;
+use crate::counted;
 use crate::model::{Bounds, Field, Row, Type};
 use crate::time::Duration;
 use crate::value::{RecordId, Value};
@@ -178,7 +179,7 @@ fn within(name: &str, ty: &Type, bounds: &Bounds, value: &Value) -> Result<(), S
             if let Some((min, max)) = bounds.size {
                 let size = items.len() as u64;
                 if size < min || size > max {
-                    return Err(format!("`{name}` must have from {min} to {max} elements"));
+                    return Err(format!("`{name}` must have from {min} to {}", counted(max, "element", "elements")));
                 }
             }
             let plain = Bounds::default();
@@ -186,7 +187,9 @@ fn within(name: &str, ty: &Type, bounds: &Bounds, value: &Value) -> Result<(), S
             items.iter().try_for_each(|item| within(name, element, element_bounds, item))
         }
         (Type::Json, Value::Json(text)) => match bounds.size {
-            Some((_, max)) if text.len() as u64 > max => Err(format!("`{name}` must have at most {max} bytes")),
+            Some((_, max)) if text.len() as u64 > max => {
+                Err(format!("`{name}` must have at most {}", counted(max, "byte", "bytes")))
+            }
             _ => Ok(()),
         },
         (Type::Bool, Value::Bool(_)) | (Type::Time, Value::Time(_)) | (Type::Ref(_), Value::Ref(_)) => Ok(()),
@@ -202,10 +205,10 @@ fn within_text(name: &str, bounds: &Bounds, text: &str) -> Result<(), String> {
         // Bytes are never fewer than characters, so a text that is short in bytes needs no counting.
         let bytes = text.len() as u64;
         if bytes > max && text.chars().count() as u64 > max {
-            return Err(format!("`{name}` must have at most {max} characters"));
+            return Err(format!("`{name}` must have at most {}", counted(max, "character", "characters")));
         }
         if min > 0 && (text.chars().count() as u64) < min {
-            return Err(format!("`{name}` must have at least {min} characters"));
+            return Err(format!("`{name}` must have at least {}", counted(min, "character", "characters")));
         }
     }
     match &bounds.pattern {

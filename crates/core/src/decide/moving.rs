@@ -18,6 +18,7 @@ use super::operation::Move;
 use super::plan::Occasion;
 use super::timers;
 use super::work::{Done, not_found};
+use crate::counted;
 use crate::model::{Field, Lifecycle, Ready, StateIx, Type};
 use crate::record::Record;
 use crate::value::{RecordId, Value};
@@ -203,7 +204,9 @@ impl Run<'_> {
         for link in &after.lifecycle.links {
             let Some(max) = link.max else { continue };
             if self.draft.link_members(after.id, link)?.len() > max as usize {
-                let reason = format!("`{}` has more than the {max} records that the other version allows", link.name);
+                let most =
+                    counted(max, "record that the other version allows", "records that the other version allows");
+                let reason = format!("`{}` has more than the {most}", link.name);
                 return Err(Halt::Refuse(refusal(before, MOVE, 409, "cannot_move", reason)));
             }
         }

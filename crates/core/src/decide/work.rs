@@ -15,6 +15,7 @@ use super::plan::{NotTaken, Occasion};
 use super::reading::sees_all;
 use super::snapshot::{CountKey, Key, key_parts, queue_of};
 use crate::bounds;
+use crate::counted;
 use crate::expr::eval;
 use crate::model::{ErrorTable, Ready};
 use crate::record::{Abort, Execution, ExecutionStatus, Record, Token, WorkError};
@@ -335,7 +336,7 @@ impl Run<'_> {
         let Some(limit) = key.limit else { return Ok(None) };
         let count = work_count(record, parts.clone());
         if self.draft.count(&count)? >= u64::from(limit) {
-            let reason = format!("{limit} jobs of the same key are running");
+            let reason = counted(limit, "job of the same key is running", "jobs of the same key are running");
             return Err(Halt::Refuse(refusal(record, "lease", 409, "key_busy", reason)));
         }
         self.draft.add_count(count, 1);

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::graph::{Graph, START, graph};
 use super::text::{clean, wrap};
 use super::words::{Said, Tone};
+use crate::counted;
 use crate::model::{Lifecycle, Ready, State};
 
 /// Names and what states are about are cut here; Mermaid does not wrap them well.
@@ -114,7 +115,7 @@ fn short(said: &Said) -> String {
     let mut told = 0;
     for (at, effect) in said.effects.iter().enumerate() {
         if told > EFFECT_CHARS {
-            words.push(format!("and {} more effects", said.effects.len() - at));
+            words.push(format!("and {}", counted(said.effects.len() - at, "more effect", "more effects")));
             break;
         }
         let effect = lines(&effect.text);

@@ -3,6 +3,7 @@
 use super::graph::{Edge, Graph, InsideRow};
 use super::text::{fit, width, wrap};
 use super::words::{ANOTHER_RECORD, EffectKind, Said, Tone};
+use crate::counted;
 use crate::model::{Lifecycle, Ready, State};
 
 const NAME: f64 = 14.0;
@@ -257,7 +258,10 @@ fn row_lines(said: &Said, max: f64) -> Vec<Line> {
         lines.extend(hanging(class, &effect.text, max, 3));
     }
     if shown < said.effects.len() {
-        lines.push(line(None, vec![("effect", format!("and {} more effects", said.effects.len() - shown))]));
+        lines.push(line(
+            None,
+            vec![("effect", format!("and {}", counted(said.effects.len() - shown, "more effect", "more effects")))],
+        ));
     }
     if !said.rules.is_empty() {
         lines.extend(wrapped("rule", &said.rules, max, RULE_LINES));

@@ -27,6 +27,9 @@ note    = { type = "string", optional = true }
 price   = { type = "int", min = 1, max = 100, default = 5 }
 kind    = { type = "string", enum = ["small", "large"], default = "small" }
 
+[errors]
+retryable = ["yielded"]
+
 [work]
 lease  = "30s"
 result = { note = { type = "string", max = 100 }, count = { type = "int", min = 0, max = 9 } }

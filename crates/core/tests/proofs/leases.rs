@@ -164,3 +164,25 @@ fn rows_that_nobody_fires_are_told() {
     warned(&[("[[on.lease]]", "[[on.note]]\ngo = \"QUEUED\"\nby = \"worker\"\n\n[[on.lease]]")], "never-admitted");
     sound(&[("[[on.lease]]", "[[on.note]]\ngo = \"RUNNING\"\nby = \"worker\"\n\n[[on.lease]]")]);
 }
+
+/// A worker that shuts down costs a try where the file does not tell that apart from a failure, and only there.
+#[test]
+fn a_shutdown_that_costs_a_try_is_told() {
+    let unsaid = ("[errors]\nretryable = [\"yielded\"]\n", "");
+    let (guard, of_time) =
+        ("error.retryable && record.tries < record.most", "now < record.created_at + duration('1h')");
+    warned(&[unsaid], "charged-yield");
+    warned(&[unsaid, (guard, "record.attempt < 3"), ("tries = \"record.tries + 1\", ", "")], "charged-yield");
+    // By way of another state, where the bound stands.
+    let later = "go = \"WAITING -> FAILED\"\nwhen = \"record.tries == 3\"\nmove = [{ from = \"hold\", to = \"fee\", amount = \"rest\" }]";
+    let enters = format!("[[on.enter]]\n{later}\n\n[[on.time]]");
+    warned(&[unsaid, (guard, "error.retryable && record.tries < 3"), ("[[on.time]]", &enters)], "charged-yield");
+    // Told apart: by a row, or by a word in [errors]; or not what comes there.
+    let row = "[[on.fail]]\ngo = \"RUNNING -> QUEUED\"\nwhen = \"error.code in ['yielded']\"\n\n[[on.fail]]";
+    sound(&[unsaid, ("[[on.fail]]", row)]);
+    sound(&[(unsaid.0, "[errors]\nterminal = [\"yielded\"]\n")]);
+    sound(&[unsaid, (guard, "error.code == 'BUSY' && record.tries < record.most")]);
+    sound(&[unsaid, (guard, "!error.retryable && record.tries < record.most")]);
+    // What is counted for the pauses alone is no budget, and time is none either.
+    sound(&[unsaid, ("default = 0, min = 0, max = 3", "default = 0"), (guard, of_time)]);
+}

@@ -73,6 +73,14 @@ impl KeyDesk {
     }
 }
 
+/// A key that lets nobody in any more, and who is left to look after the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    pub key: ApiKey,
+    /// Keys of operators that were let in the moment after. With none, only who has the database makes another.
+    pub operators_left: usize,
+}
+
 /// The keys of a store.
 #[derive(Debug)]
 pub struct Keys<'a, S> {
@@ -202,16 +210,20 @@ impl<'a, S: Store> Keys<'a, S> {
     }
 
     /// Let nobody in with a key any more: at once in this process, within a second in others. Once revoked, it stays so.
-    pub async fn revoke(&self, by: &Actor, id: &str) -> Result<ApiKey, EngineError> {
+    pub async fn revoke(&self, by: &Actor, id: &str) -> Result<Revoked, EngineError> {
         must_be_operator(by)?;
         let mut found = None;
         let revoked = |kept: KeptKeys, now: Time| {
             let Some(key) = kept.keys.iter().find(|key| *key.id == *id) else { return Err(EngineError::NoSuchKey) };
+            // Counted on the very keys that the change is worked out on: of two who revoke each other's key at once, the later one is told.
+            let others = kept.keys.iter().filter(|other| *other.id != *id && other.is_live(now));
+            let operators_left = others.filter(|other| Identity::of(other).must_be_operator().is_ok()).count();
             if key.revoked_at.is_some() {
-                found = Some(key.clone());
+                found = Some(Revoked { key: key.clone(), operators_left });
                 return Ok(None);
             }
-            found = Some(ApiKey { revoked_at: Some(now), ..key.clone() });
+            let gone = ApiKey { revoked_at: Some(now), ..key.clone() };
+            found = Some(Revoked { key: gone, operators_left });
             Ok(Some(KeyEdit { revoked: Some(Arc::clone(&key.id)), ..edit(by, &kept, now) }))
         };
         self.edit(revoked).await?;

@@ -15,7 +15,7 @@ mod ring;
 mod text;
 
 pub use asked::NewKey;
-pub use desk::{KeyDesk, Keys};
+pub use desk::{KeyDesk, Keys, Revoked};
 pub use identity::Identity;
 pub(crate) use identity::must_be_operator;
 pub use text::KeyText;

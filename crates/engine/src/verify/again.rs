@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use onceward_core::counted;
 use onceward_core::decide::{Call, Changes, Decision, Operation, Snapshot, decide};
 use onceward_core::hex;
 use onceward_core::model::Definitions;
@@ -102,7 +103,7 @@ fn misses(scratch: &Scratch, snapshot: &Snapshot, seq: u64) -> Result<bool, Stor
 fn compare(group: &[Told], again: &[Entry], is_exact: bool) -> Result<Again, StoreError> {
     if group.len() != again.len() {
         let (was, now) = (group.len(), again.len());
-        return Ok(Again::Other(format!("it changed {was} records and would change {now}")));
+        return Ok(Again::Other(format!("it changed {} and would change {now}", counted(was, "record", "records"))));
     }
     for (Told { entry, body, .. }, again) in group.iter().zip(again) {
         if entry == again {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use onceward_core::counted;
 use onceward_core::decide::DECIDING_VERSION;
 use onceward_core::hex;
 use onceward_core::time::Time;
@@ -176,7 +177,8 @@ impl<S: Scan> Verify<'_, S> {
         let is_whole = first.first() > self.scratch.floor();
         let more = usize::try_from(first.body.more).unwrap_or(usize::MAX);
         if is_whole && first.body.back == 0 && group.len() - 1 != more {
-            let why = format!("it says that {more} more entries tell of its operation, and {} do", group.len() - 1);
+            let more = counted(more, "more entry tells of its operation", "more entries tell of its operation");
+            let why = format!("it says that {more}, and there are {}", group.len() - 1);
             self.found(Difference::broken(HISTORY, first.entry.seq, why).against("INV-3"));
         }
         for (number, told) in (0_u32..).zip(&group) {

@@ -1,5 +1,6 @@
 //! What pruning took: by its checkpoints, which are chained like the entries of a record.
 
+use onceward_core::counted;
 use onceward_core::hex;
 use onceward_store::log::Checkpoint;
 use onceward_store::scan::{Difference, Scan, Table, What};
@@ -72,7 +73,7 @@ impl<S: Scan> Verify<'_, S> {
             self.found(Difference::new(HISTORY, place, What::Missing).against("INV-4"));
         }
         if more > 0 {
-            let why = format!("{more} more entries before it are not there");
+            let why = counted(more, "more entry before it is not there", "more entries before it are not there");
             self.found(Difference::broken(HISTORY, to, why).against("INV-4"));
         }
         Ok(())
@@ -96,8 +97,8 @@ impl<S: Scan> Verify<'_, S> {
         pruned.entries += checkpoint.places.count();
         if (removed.records, removed.digest) != (checkpoint.records(), checkpoint.digest) {
             let why = format!(
-                "it says that {} records went ({}), and {} did ({})",
-                checkpoint.records(),
+                "it says that {} went ({}), and {} did ({})",
+                counted(checkpoint.records(), "record", "records"),
                 hex::encode(&checkpoint.digest),
                 removed.records,
                 hex::encode(&removed.digest)

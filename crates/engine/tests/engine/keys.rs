@@ -55,12 +55,31 @@ fn a_revoked_key_is_turned_away_at_once() {
         keys.authenticate(&text.reveal()).await.unwrap();
         clock.set(start().checked_add(Duration::from_secs(5)).unwrap());
         let revoked = keys.revoke(&ops(), &key.id).await.unwrap();
-        assert_eq!(revoked.revoked_at, Some(clock.now()));
+        assert_eq!(revoked.key.revoked_at, Some(clock.now()));
         assert_eq!(refused(keys.authenticate(&text.reveal()).await), (401, "unauthorized".to_owned()));
         clock.set(start().checked_add(Duration::from_secs(9)).unwrap());
         assert_eq!(keys.revoke(&ops(), &key.id).await.unwrap(), revoked, "it stays as it is");
         assert_eq!(refused(keys.revoke(&ops(), "nobody").await), (404, "no_such_key".to_owned()));
         assert!(keys.are_asked_for().await.unwrap());
+    });
+}
+
+/// Who takes the last operator's key away is told so: keys that are revoked or over do not count, nor do others' roles.
+#[test]
+fn revoking_tells_how_many_operators_are_left() {
+    on_each(Config::default(), async |engine, clock| {
+        let keys = engine.keys();
+        let ends = start().checked_add(Duration::from_secs(100)).unwrap();
+        let (first, _) = keys.create(&ops(), asked("ann", &["viewer", "operator"])).await.unwrap();
+        let (second, _) = keys.create(&ops(), asked("bob", &["operator"])).await.unwrap();
+        keys.create(&ops(), NewKey { expires_at: Some(ends), ..asked("carl", &["operator"]) }).await.unwrap();
+        let (other, _) = keys.create(&ops(), asked("eve", &["producer", "worker"])).await.unwrap();
+        let left = async |id: &str| keys.revoke(&ops(), id).await.unwrap().operators_left;
+        assert_eq!(left(&other.id).await, 3);
+        assert_eq!(left(&first.id).await, 2);
+        clock.set(ends);
+        assert_eq!(left(&first.id).await, 1, "once more, and meanwhile carl's is over");
+        assert_eq!(left(&second.id).await, 0);
     });
 }
 

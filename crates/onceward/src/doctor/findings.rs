@@ -1,11 +1,12 @@
 //! What is wrong, or worth a look, and what to do about it.
 
+use onceward_core::counted;
 use onceward_core::time::Time;
 use onceward_engine::DELIVERY;
 use onceward_store::{Setting, StoreError};
 
 use super::Seen;
-use super::words::{age, at_least, size};
+use super::words::{age, at_least, size, the_first};
 
 /// An engine does what is due at once. Later than this, none does.
 const LATE_SECS: i64 = 10;
@@ -85,33 +86,36 @@ fn work(seen: &Seen, found: &mut Vec<Finding>) {
     if late(overdue.first) > LATE_SECS {
         let of_them = match (overdue.leases, overdue.committed) {
             (0, 0) => String::new(),
-            (leases, committed) => format!("; {leases} leases have ended, {committed} commits are not done"),
+            (leases, committed) => format!(
+                "; {}, {}",
+                counted(leases, "lease has ended", "leases have ended"),
+                counted(committed, "commit is not done", "commits are not done")
+            ),
         };
-        let (count, since) = (at_least(overdue.count), age(late(overdue.first)));
+        let count = at_least(overdue.count, "record is overdue", "records are overdue");
+        let since = format!("{}by {}", the_first(overdue.count), age(late(overdue.first)));
         let advice = match (&seen.engine, seen.is_embedded) {
             (None, true) => "start an engine: none has the database open, and it does what is due when it starts",
             (Some(_), _) => "the engine stands still or does not keep up: look at what it says, and restart it",
             (None, false) => "start an engine, or look at what those say that run",
         };
-        found.push(Finding::wrong(
-            "overdue",
-            format!("{count} records are overdue, the first by {since}{of_them}"),
-            advice,
-        ));
+        found.push(Finding::wrong("overdue", format!("{count}, {since}{of_them}"), advice));
     }
     if let Some(inbox) = look.inbox.filter(|inbox| late(inbox.first) > INBOX_SECS) {
-        let what =
-            format!("{} letters wait in the inbox, the first for {}", at_least(inbox.count), age(late(inbox.first)));
+        let count = at_least(inbox.count, "letter waits in the inbox", "letters wait in the inbox");
+        let what = format!("{count}, {}for {}", the_first(inbox.count), age(late(inbox.first)));
         found.push(Finding::wrong("inbox", what, "start an engine that has the lifecycles they name"));
     }
     for waiting in look.waiting.iter().filter(|waiting| late(waiting.since) > WAITED_SECS) {
-        let (count, since) = (at_least(waiting.count), age(late(waiting.since)));
-        let what = format!("{count} jobs of {} wait, the first for {since}", waiting.lifecycle);
+        let (one, many) =
+            (format!("job of {} waits", waiting.lifecycle), format!("jobs of {} wait", waiting.lifecycle));
+        let count = at_least(waiting.count, &one, &many);
+        let what = format!("{count}, {}for {}", the_first(waiting.count), age(late(waiting.since)));
         found.push(Finding::note("waiting", what, "see that enough workers lease this lifecycle"));
     }
     let dead = look.counts.iter().find(|count| &*count.lifecycle == DELIVERY && &*count.state == "dead");
     if let Some(dead) = dead {
-        let what = format!("{} deliveries were given up", dead.count);
+        let what = counted(dead.count, "delivery was given up", "deliveries were given up");
         found.push(Finding::note(
             "deliveries",
             what,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use onceward_core::counted;
 use onceward_core::time::Time;
 use onceward_store::{COUNTED, Overdue, StateCount};
 use serde_json::{Map, Value, json};
@@ -27,9 +28,19 @@ pub(crate) fn age(seconds: i64) -> String {
     }
 }
 
-/// A count that may have been broken off.
-pub(crate) fn at_least(count: u64) -> String {
+/// A count that may have been broken off, in the words for one or for more.
+pub(crate) fn at_least(count: u64, one: &str, many: &str) -> String {
+    if count < COUNTED { counted(count, one, many) } else { format!("{} {many}", or_more(count)) }
+}
+
+/// The same without words.
+fn or_more(count: u64) -> String {
     if count < COUNTED { count.to_string() } else { format!("{count} or more") }
+}
+
+/// Of one there is no first.
+pub(crate) fn the_first(count: u64) -> &'static str {
+    if count == 1 { "" } else { "the first " }
 }
 
 pub(crate) fn text(name: &str, seen: Option<&Seen>, findings: &[Finding]) -> String {
@@ -72,20 +83,25 @@ fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
         lines.push(("records", format!("{lifecycle}: {}", states.join(", "))));
     }
     for waiting in &look.waiting {
-        let since = waiting.since.map_or_else(String::new, |since| format!(", the first for {}", ago(since)));
-        lines.push(("waiting", format!("{}: {}{since}", waiting.lifecycle, at_least(waiting.count))));
+        let since =
+            waiting.since.map_or_else(String::new, |since| format!(", {}for {}", the_first(waiting.count), ago(since)));
+        lines.push(("waiting", format!("{}: {}{since}", waiting.lifecycle, or_more(waiting.count))));
     }
     if look.behind > 0 {
-        lines.push(("behind", format!("{} jobs wait for others of their work key", at_least(look.behind))));
+        lines.push((
+            "behind",
+            at_least(look.behind, "job waits for others of its work key", "jobs wait for others of their work key"),
+        ));
     }
     if look.later > 0 {
-        lines.push(("later", format!("{} jobs wait for their time", at_least(look.later))));
+        lines.push(("later", at_least(look.later, "job waits for its time", "jobs wait for their time")));
     }
     let named = [("overdue", Some(look.overdue)), ("inbox", look.inbox)];
     for (what, overdue) in named {
         let Some(overdue) = overdue.filter(|overdue| overdue.count > 0) else { continue };
-        let first = overdue.first.map_or_else(String::new, |first| format!(", the first for {}", ago(first)));
-        lines.push((what, format!("{}{first}", at_least(overdue.count))));
+        let first =
+            overdue.first.map_or_else(String::new, |first| format!(", {}for {}", the_first(overdue.count), ago(first)));
+        lines.push((what, format!("{}{first}", or_more(overdue.count))));
     }
     let settings: Vec<String> =
         look.settings.iter().map(|setting| format!("{} {}", setting.name, setting.value)).collect();

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use clap::Args;
+use onceward_core::counted;
 use serde_json::{Value, json};
 
 use super::desk::{At, Moved, Moving};
-use crate::answer::{Outcome, complain, counted, say};
+use crate::answer::{Outcome, complain, say};
 use crate::bar::Bar;
 
 /// Records that could not be moved, and are named one by one.
@@ -116,7 +117,12 @@ impl MoveRecords {
             (0, _) => String::new(),
             (left, 0) => format!("; {left} could not be"),
             (left, leased) => {
-                format!("; {left} could not be, {leased} of them because a worker holds them: try those again")
+                let of_them = counted(
+                    leased,
+                    "of them because a worker holds it: try that one again",
+                    "of them because a worker holds them: try those again",
+                );
+                format!("; {left} could not be, {of_them}")
             }
         };
         format!("{records} of {} {did} to {to}{left}\n", self.name)

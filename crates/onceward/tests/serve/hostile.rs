@@ -78,6 +78,11 @@ fn nonsense_is_no_request() {
     wrong.is_problem(405, "no_such_method");
     assert!(wrong.header("allow").is_some_and(|allow| allow.contains("GET")), "{:?}", wrong.header("allow"));
     served.call("POST", "/livez", &[], Some(b"{}")).is_problem(405, "no_such_method");
+    // Who tries what is near is told what does it.
+    let near = served.call("POST", "/v1/records", &[], Some(b"{}"));
+    near.is_problem(405, "no_such_method");
+    assert!(near.text().contains("`POST /v1/lifecycles/{name}/records` makes a record"), "{}", near.text());
+    assert!(served.get("/records").text().contains("Routes begin with /v1"));
 }
 
 /// Connections that say nothing, or say it very slowly, keep nobody else out.

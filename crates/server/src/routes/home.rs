@@ -14,7 +14,11 @@ use crate::pages;
 use crate::problem::Problem;
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::default().routes(routes!(home)).routes(routes!(contract)).routes(routes!(error))
+    OpenApiRouter::default()
+        .routes(routes!(home))
+        .routes(routes!(contract))
+        .routes(routes!(errors))
+        .routes(routes!(error))
 }
 
 /// What is here
@@ -37,6 +41,7 @@ async fn home(State(app): State<App>, caller: Result<Caller, Problem>) -> Result
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Onceward</title>\n\
          <h1>Onceward {version}</h1>\n<p>A server for lifecycles and their workers. There is no dashboard here yet.</p>\n\
          <ul>\n<li><a href=\"/openapi.json\">/openapi.json</a>: the contract</li>\n\
+         <li><a href=\"/errors\">/errors</a>: what error codes mean</li>\n\
          <li><a href=\"/v1/lifecycles\">/v1/lifecycles</a>: what is known, with counts by state</li>\n\
          <li><a href=\"/v1/records\">/v1/records</a>: records</li>\n\
          <li><a href=\"/v1/stream?after=0\">/v1/stream</a>: the log as it grows</li>\n\
@@ -55,6 +60,17 @@ async fn contract(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], app.contract().to_owned()).into_response()
 }
 
+const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
+
+/// All error codes
+#[utoipa::path(
+    get, path = "/errors", tag = "about",
+    responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"))
+)]
+async fn errors() -> Response {
+    ([(header::CONTENT_TYPE, MARKDOWN)], pages::list()).into_response()
+}
+
 /// What an error code means
 #[utoipa::path(
     get, path = "/errors/{code}", tag = "about",
@@ -63,5 +79,5 @@ async fn contract(State(app): State<App>) -> Response {
 )]
 async fn error(At(code): At<String>) -> Result<Response, Problem> {
     let page = pages::page(&code).ok_or_else(|| Problem::new(404, "not_found", "there is no such code"))?;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8"))], page).into_response())
+    Ok(([(header::CONTENT_TYPE, MARKDOWN)], page).into_response())
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use onceward_core::time::Time;
-use onceward_engine::NewKey;
+use onceward_engine::{NewKey, Revoked};
 use onceward_store::ApiKey;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -101,6 +101,16 @@ pub(crate) struct NewKeyShape<'a> {
     unknown_roles: Vec<Arc<str>>,
 }
 
+/// A key that was revoked.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RevokedKey)]
+pub(crate) struct RevokedShape<'a> {
+    #[serde(flatten)]
+    about: KeyShape<'a>,
+    /// Keys of operators that are still let in. With 0 nobody makes keys over HTTP any more: `onceward key create --db` does, beside the database.
+    operators_left: usize,
+}
+
 /// Keys, the oldest first.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Keys)]
@@ -174,9 +184,11 @@ async fn list(State(app): State<App>, caller: Caller, Asked(page): Asked<Page>) 
 
 /// Revoke a key
 ///
-/// At once in this process, within a second in others on the same database. A key that was revoked before stays as it is.
+/// At once in this process, within a second in others on the same database. A key that was revoked before stays as it is. The last
+/// operator's key is revoked like any other: `operators_left` tells.
 #[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(("id" = String, Path, description = "Of the key.")),
-    responses((status = 200, description = "The key, revoked.", body = KeyShape)))]
+    responses((status = 200, description = "The key, revoked.", body = RevokedShape)))]
 async fn revoke(State(app): State<App>, caller: Caller, At(id): At<String>) -> Result<Response, Problem> {
-    ok(&KeyShape::of(&app.engine().keys().revoke(&caller.actor, &id).await?))
+    let Revoked { key, operators_left } = app.engine().keys().revoke(&caller.actor, &id).await?;
+    ok(&RevokedShape { about: KeyShape::of(&key), operators_left })
 }

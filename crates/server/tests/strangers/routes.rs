@@ -30,6 +30,7 @@ pub(crate) const ROUTES: &[(&str, &str, Way, &str)] = &[
     ("get", "/livez", Way::Public, ""),
     ("get", "/readyz", Way::Public, ""),
     ("get", "/openapi.json", Way::Public, ""),
+    ("get", "/errors", Way::Public, ""),
     ("get", "/errors/{code}", Way::Public, ""),
     ("get", "/metrics", Way::Operators, ""),
     ("get", "/v1/keys", Way::Operators, ""),

@@ -22,6 +22,7 @@ from .job import Job
 from .patience import Backoff, asked_of, is_final, may_pass
 from .records import Lease, Record, Reported
 from .requests import Report, new_key
+from .tally import Tally, jobs
 from .telling import UNSPEAKABLE, failure_of, instead, is_broken, short
 
 P = TypeVar("P")
@@ -83,6 +84,8 @@ class Worker:
         self._heart: Heart | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._signal: str | None = None
+        self._tally = Tally()
         # A signal handler may do next to nothing; a byte on a socket is heard by whoever waits in `run`.
         self._ear, self._mouth = socket.socketpair()
 
@@ -123,6 +126,7 @@ class Worker:
         self.join()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signal = signal.Signals(number).name
         self._mouth.send(b"s")
 
     def __enter__(self) -> Worker:
@@ -139,6 +143,8 @@ class Worker:
             raise ValueError("a worker without a handler has nothing to do")
         if self._thread is not None:
             raise RuntimeError("this worker was started before")
+        served = f"{', '.join(self._handlers)} at {self.client.url}"
+        log.info("%s works on %s, %s at a time", self.name, served, jobs(self.concurrency))
         self._heart = Heart(self.client, self._lease, lambda job: self._aside([job]))
         for number in range(self.concurrency):
             threading.Thread(target=self._work, name=f"onceward-{number}", daemon=True).start()
@@ -148,13 +154,22 @@ class Worker:
     def stop(self) -> None:
         """Takes no more jobs and tells those that run to stop. Returns at once."""
         with self._change:
+            is_news = self._thread is not None and not self._closing.is_set()
             self._closing.set()
             call, running = self._call, list(self._running.values())
             self._change.notify_all()
+        if is_news:
+            log.info("ending, %s: what runs may finish within %g s%s", *self._why())
         for job in running:
             job.cancel("shutdown")
         if call is not None:
             call.abort()
+
+    def _why(self) -> tuple[str, float, str]:
+        """Why it ends, how long what runs may take, and what else there is to know."""
+        if self._signal is not None:
+            return f"on {self._signal}", self.grace, "; a second signal gives it back at once"
+        return "as asked" if self._failure is None else "after an error", self.grace, ""
 
     def join(self) -> None:
         """Waits until it has stopped; raises what made it stop by itself."""
@@ -182,6 +197,7 @@ class Worker:
                 self._jobs.put(None)
             if self._heart is not None:
                 self._heart.close()
+            log.info("ended: %s", self._tally)
             self._mouth.send(b"e")
 
     def _take_jobs(self) -> None:
@@ -369,9 +385,10 @@ class Worker:
         if not job.claim_report():
             return
         job.cancel("shutdown")
-        end = Report.finish if job.committed else Report.yield_
+        end = (Report.finish if job.committed else Report.yield_)(job.execution, job.token)
         try:
-            self._send(job, end(job.execution, job.token))
+            self._send(job, end)
+            self._tally.took(end)
         except OncewardError as error:
             log.warning("job %s could not be given back: %s", job.id, error)
         if self._heart is not None:
@@ -387,6 +404,7 @@ class Worker:
         for _ in range(3):
             try:
                 self._send(job, report)
+                self._tally.took(report)
                 return
             except Unreachable as error:
                 log.error("job %s: %s was not heard before its lease ran out: %s", job.id, report.do, error)
@@ -420,8 +438,10 @@ class Worker:
             raise RuntimeError("this job is committed already")
         if job.reason == "lease_lost":
             raise Cancelled("lease_lost")
+        report = Report.commit(job.execution, job.token, result)
         try:
-            self._send(job, Report.commit(job.execution, job.token, result))
+            self._send(job, report)
+            self._tally.took(report)
         except (Refused, *UNSPEAKABLE) as error:
             failure = failure_of(error)
             if failure is None:

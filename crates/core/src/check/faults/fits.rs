@@ -2,6 +2,7 @@
 
 use super::domain::{Known, Shape};
 use crate::bounds;
+use crate::counted;
 use crate::model::{Bounds, Type};
 
 /// Why the value may not fit; nothing where it surely does.
@@ -51,10 +52,10 @@ pub(crate) fn misfit(value: &Known, ty: &Type, limits: &Bounds, nullable: bool) 
         (Shape::List { size, element }, Type::List(inner)) => {
             let (fewest, most) = limits.size.unwrap_or((0, bounds::LIST_ITEMS as u64));
             if size.1 > most {
-                return Some(format!("may have {} elements, and at most {most} are allowed", size.1));
+                return Some(too_many(size.1, "element", "elements", most));
             }
             if size.0 < fewest {
-                return Some(format!("may have {} elements, and at least {fewest} are needed", size.0));
+                return Some(too_few(size.0, "element", "elements", fewest));
             }
             if size.1 == 0 {
                 return None;
@@ -65,7 +66,8 @@ pub(crate) fn misfit(value: &Known, ty: &Type, limits: &Bounds, nullable: bool) 
         }
         (Shape::Json(bytes), Type::Json) => {
             let most = limits.size.map_or(bounds::JSON_BYTES as u64, |(_, most)| most);
-            (*bytes > most).then(|| format!("may take {bytes} bytes, and at most {most} are allowed"))
+            (*bytes > most)
+                .then(|| format!("may take {}, and at most {most} are allowed", counted(*bytes, "byte", "bytes")))
         }
         (Shape::Ref(from), Type::Ref(to)) => from
             .iter()
@@ -76,6 +78,18 @@ pub(crate) fn misfit(value: &Known, ty: &Type, limits: &Bounds, nullable: bool) 
     }
 }
 
+fn too_many(size: u64, one: &str, many: &str, most: u64) -> String {
+    format!("may have {}, and at most {most} {} allowed", counted(size, one, many), are(most))
+}
+
+fn too_few(size: u64, one: &str, many: &str, fewest: u64) -> String {
+    format!("may have {}, and at least {fewest} {} needed", counted(size, one, many), are(fewest))
+}
+
+fn are(count: u64) -> &'static str {
+    if count == 1 { "is" } else { "are" }
+}
+
 fn text(
     size: (u64, u64),
     of: Option<&std::collections::BTreeSet<std::sync::Arc<str>>>,
@@ -84,10 +98,10 @@ fn text(
 ) -> Option<String> {
     let (fewest, most) = limits.size.unwrap_or((0, bounds::TEXT_CHARS as u64));
     if size.1 > most {
-        return Some(format!("may have {} characters, and at most {most} are allowed", size.1));
+        return Some(too_many(size.1, "character", "characters", most));
     }
     if size.0 < fewest {
-        return Some(format!("may have {} characters, and at least {fewest} are needed", size.0));
+        return Some(too_few(size.0, "character", "characters", fewest));
     }
     let wanted = limits.pattern.as_ref()?;
     match of {

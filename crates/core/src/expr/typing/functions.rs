@@ -10,6 +10,7 @@ use super::super::tree::{Comprehension, Function, Kind};
 use super::super::types::{is_text, name_of, typed};
 use super::doubts;
 use super::typer::{Checked, Lowered, Typer};
+use crate::counted;
 use crate::model::Type;
 use crate::time::{Duration, Time};
 use crate::value::Value;
@@ -52,7 +53,7 @@ impl Typer<'_> {
                 self.error(
                     "wrong-arguments",
                     name_at,
-                    format!("`{known}` does not take {} arguments", arguments.len()),
+                    format!("`{known}` does not take {}", counted(arguments.len(), "argument", "arguments")),
                     usage,
                 )
             }
@@ -95,7 +96,7 @@ impl Typer<'_> {
             ("endsWith", [_]) => Function::EndsWith,
             ("contains", [_]) => Function::Contains,
             ("startsWith" | "endsWith" | "contains", _) => {
-                let message = format!("`{name}` does not take {} arguments", arguments.len());
+                let message = format!("`{name}` does not take {}", counted(arguments.len(), "argument", "arguments"));
                 return self.error("wrong-arguments", name_at, message, format!("write x.{name}('text')"));
             }
             _ if FUNCTIONS.contains(&name) => {
