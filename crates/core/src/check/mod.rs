@@ -6,6 +6,7 @@
 mod accounts;
 mod admits;
 mod bounded;
+mod budgets;
 mod callers;
 mod cases;
 mod causes;
@@ -20,6 +21,7 @@ mod leased;
 mod money;
 mod never_from;
 mod orphans;
+mod prospects;
 mod retries;
 mod shadowing;
 mod states;
@@ -54,7 +56,6 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
         never_from::check(survey, &mut found);
         shadowing::check(survey, flow, &mut found);
         retries::check(survey, flow, &mut found);
-        yields::check(survey, flow, &mut found);
         timers::check(survey, flow, &mut found);
         timer_circles::check(survey, flow, &mut found);
         declarations::check(survey, &mut found);
@@ -66,6 +67,7 @@ pub fn check(definitions: &Definitions) -> Vec<Diagnostic> {
     // Last, because a warning less is better than a proof less where a file is too much work.
     for studied in studies.values() {
         dead_rows::check(&studied.survey, &studied.flow, &mut found);
+        yields::check(&studied.survey, &studied.flow, &mut found);
     }
     found.sort_by(|a, b| (a.at, a.severity, a.code).cmp(&(b.at, b.severity, b.code)));
     found

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::bounded;
-use super::faults::{Flow, Shape, each, each_of_row, growth, judge_of, start, taken};
-use super::survey::{Survey, rows};
+use super::budgets::{self, Budget};
+use super::faults::{Env, Flow, Judge, Shape, each_of_row, in_state, passed_over};
+use super::prospects::Prospects;
+use super::survey::Survey;
 use crate::diagnostic::Diagnostic;
-use crate::expr::{ErrorPart, Expr, Kind, Path, Root, Step};
-use crate::model::{Event, EventKind, Row, Slot, StateIx, StateSet};
+use crate::expr::{ErrorPart, Kind, Root};
+use crate::model::{Event, EventKind, Row, StateIx, StateSet};
 use crate::value::Value;
 
 const YIELDED: &str = "yielded";
@@ -20,24 +21,28 @@ pub(super) fn check(survey: &Survey, flow: &Flow, found: &mut Vec<Diagnostic>) {
         return;
     }
     let named = event.rows.iter().filter(|row| names_yields(row)).flat_map(|row| row.from.iter()).collect::<StateSet>();
-    let looked_at = LookedAt::of(survey);
-    for (at, row) in event.rows.iter().enumerate() {
-        let spends = |from: &StateIx| {
-            !named.contains(*from)
-                && comes_back(survey, flow, row, *from)
-                && may_be_given_back(survey, flow, event, at, *from)
+    let prospects = Prospects::new(survey, flow);
+    let budgets = budgets::find(survey, flow, &prospects);
+    let budgets: Vec<Option<Budget>> = event.rows.iter().map(|row| budget(row, &budgets)).collect();
+    let mut spent = BTreeSet::new();
+    for from in survey.leased.iter().filter(|from| !named.contains(*from)) {
+        let spends = |at: usize, row: &Row| {
+            budgets[at].is_some() && row.from.contains(from) && prospects.comes_back(row.to.unwrap_or(from))
         };
-        let budget = looked_at.budget(row);
-        let spent = budget.filter(|_| survey.fires_in(event, row).iter().any(spends));
-        found.extend(spent.map(|budget| charged(survey, row, budget)));
+        if event.rows.iter().enumerate().any(|(at, row)| spends(at, row)) {
+            let given_back = given_back(survey, flow, event, from);
+            spent.extend(given_back.into_iter().filter(|at| spends(*at, &event.rows[*at])));
+        }
+    }
+    for at in spent {
+        found.extend(budgets[at].map(|budget| charged(survey, &event.rows[at], budget)));
     }
 }
 
-/// What tries are counted by.
-#[derive(Clone, Copy)]
-enum Budget {
-    Leases,
-    Field(Slot),
+/// What a failure that takes this row is counted by.
+fn budget(row: &Row, budgets: &BTreeSet<Budget>) -> Option<Budget> {
+    let counts = |budget: &&Budget| matches!(budget, Budget::Field(slot) if budgets::counts(row, *slot));
+    budgets.iter().find(counts).or_else(|| budgets.get(&Budget::Leases)).copied()
 }
 
 fn charged(survey: &Survey, row: &Row, budget: Budget) -> Diagnostic {
@@ -78,68 +83,30 @@ fn is_classed(survey: &Survey) -> bool {
     errors.retryable.iter().chain(&errors.terminal).any(|code| **code == *YIELDED)
 }
 
-/// The way leads to where the job can be leased into this state again, and nobody has to call for it.
-fn comes_back(survey: &Survey, flow: &Flow, row: &Row, from: StateIx) -> bool {
-    let to = row.to.unwrap_or(from);
-    let (mut seen, mut queue) = (StateSet::default().with(to), vec![to]);
-    while let Some(state) = queue.pop() {
-        for (event, row) in rows(survey.lifecycle).filter(|(event, row)| survey.fires(event.kind, row, state)) {
-            if event.kind == EventKind::Fail || !bounded::goes_by_itself(survey, flow, event, row) {
-                continue;
-            }
-            let next = row.to.unwrap_or(state);
-            if event.kind == EventKind::Lease && next == from {
-                return true;
-            }
-            if !seen.contains(next) {
-                seen = seen.with(next);
-                queue.push(next);
-            }
+/// The rows that a job which is given back in this state may take.
+fn given_back(survey: &Survey, flow: &Flow, event: &Event, from: StateIx) -> Vec<usize> {
+    let mut judge = Judge::new(survey.definitions, survey.lifecycle);
+    judge.muted = 1;
+    let facts = flow.seen_by(survey.lifecycle, event, from);
+    let mut left = facts.map(|facts| in_state(survey.lifecycle, facts, from));
+    let mut given_back = Vec::new();
+    // One walk for all rows, each with what the earlier ones have left.
+    for (at, row) in event.rows.iter().enumerate().filter(|(_, row)| row.from.contains(from)) {
+        let Some(env) = left.filter(|_| !survey.is_tired()) else { break };
+        if may_be_given_back(&mut judge, row, &env) {
+            given_back.push(at);
         }
+        left = passed_over(&mut judge, row, env);
+        survey.spend(std::mem::take(&mut judge.steps));
     }
-    false
-}
-
-/// What guards look at in rows that the engine takes by itself. A count that none of them reads is no budget, nor is a bound of time.
-#[derive(Default)]
-struct LookedAt {
-    leases: bool,
-    fields: BTreeSet<Slot>,
-}
-
-impl LookedAt {
-    fn of(survey: &Survey) -> Self {
-        let mut all = Self::default();
-        let mut look = |expr: &Expr| {
-            if let Kind::Read(Path { root: Root::Record, steps, .. }) = &expr.kind {
-                match steps.as_slice() {
-                    [Step::Attempt] => all.leases = true,
-                    [Step::Field { slot, .. }] => drop(all.fields.insert(*slot)),
-                    _ => {}
-                }
-            }
-        };
-        let by_itself = |kind| matches!(kind, EventKind::Fail | EventKind::Enter | EventKind::Time);
-        for (_, row) in rows(survey.lifecycle).filter(|(event, _)| by_itself(event.kind)) {
-            row.when.iter().for_each(|when| each(&when.expr, &mut look));
-        }
-        all
-    }
-
-    fn budget(&self, row: &Row) -> Option<Budget> {
-        let grows = |slot: Slot, expr: &Expr| growth(expr, slot).is_some_and(|by| by > 0);
-        let counted = row.set.iter().find(|(slot, formula)| self.fields.contains(slot) && grows(*slot, &formula.expr));
-        let field = counted.map(|(slot, _)| Budget::Field(*slot));
-        field.or(self.leases.then_some(Budget::Leases))
-    }
+    given_back
 }
 
 /// Not where the guard, or an earlier row, leaves only other codes, or only what is not to be tried again.
-fn may_be_given_back(survey: &Survey, flow: &Flow, event: &Event, at: usize, from: StateIx) -> bool {
-    let row = &event.rows[at];
-    let mut judge = judge_of(survey, event, row, None);
-    let env = start(flow, survey.lifecycle, event, row, Some(from), &[]);
-    env.and_then(|env| taken(&mut judge, event, at, Some(from), env, false)).is_some_and(|env| {
+fn may_be_given_back(judge: &mut Judge, row: &Row, env: &Env) -> bool {
+    let held = row.when.as_ref().map_or_else(|| Some(env.clone()), |when| judge.split(&when.expr, env).0);
+    let taken = row.refuse.iter().fold(held, |env, refuse| judge.split(&refuse.condition.expr, &env?).1);
+    taken.is_some_and(|env| {
         let code = env.known(Root::Error(ErrorPart::Code), &[]);
         let retryable = env.known(Root::Error(ErrorPart::Retryable), &[]);
         let others =

@@ -186,3 +186,102 @@ fn a_shutdown_that_costs_a_try_is_told() {
     // What is counted for the pauses alone is no budget, and time is none either.
     sound(&[unsaid, ("default = 0, min = 0, max = 3", "default = 0"), (guard, of_time)]);
 }
+
+const COUNTED: &str = "when = \"error.retryable && record.tries < 3\"\nset = { tries = \"record.tries + 1\" }";
+
+/// A job whose worker does not say what a yield is to it: these states besides, and these rows.
+fn unsaid(states: &str, rows: &str) -> String {
+    format!(
+        "language = 1\nlifecycle = \"shop.job\"\n[states]\nQUEUED = {{ ready = true }}\nRUNNING = {{}}\n\
+         DONE = {{ final = true }}\nFAILED = {{ final = true }}\n{states}[fields]\n\
+         tries = {{ type = \"int\", default = 0, min = 0, max = 3 }}\n[work]\nlease = \"30s\"\n[[on.create]]\ngo = \"-> QUEUED\"\n\
+         [[on.commit]]\ngo = \"RUNNING -> DONE\"\n{rows}"
+    )
+}
+
+/// What is found, but for states that these rows leave out.
+fn told(states: &str, rows: &str) -> Vec<&'static str> {
+    found(&[&unsaid(states, rows)]).into_iter().filter(|code| *code != "unreachable-state").collect()
+}
+
+fn row(event: &str, go: &str, more: &str) -> String {
+    format!("[[on.{event}]]\ngo = \"{go}\"\n{more}\n")
+}
+
+/// A count that nothing is given up by is no budget: both ways lead back.
+#[test]
+fn a_count_that_only_picks_the_pause_costs_no_try() {
+    let states = "SOON = {}\nLATER = {}\n";
+    let back = row("lease", "QUEUED -> RUNNING", "")
+        + &row("time", "SOON -> QUEUED", "after = \"1s\"")
+        + &row("time", "LATER -> QUEUED", "after = \"1h\"");
+    let gives = |rows: &[String]| told(states, &format!("{back}{}", rows.concat()));
+    let soon = row("fail", "RUNNING -> SOON", COUNTED);
+    let later = |when: &str| row("fail", "RUNNING -> LATER", &format!("forever = true\n{when}"));
+    let none: [&str; 0] = [];
+    assert_eq!(gives(&[soon.clone(), later("")]), none);
+    // What is given up has never been tried again, however much is counted.
+    let retried = later("when = \"error.retryable\"");
+    let end = row("fail", "RUNNING -> FAILED", "");
+    assert_eq!(gives(&[soon.clone(), retried.clone(), end.clone()]), none);
+    let harmless = row("fail", "RUNNING -> FAILED", "when = \"!error.retryable\"");
+    assert_eq!(gives(&[harmless, soon.clone(), later("")]), none);
+    // By leases, and where the guard is another row's.
+    let leases = row("fail", "RUNNING -> SOON", "when = \"record.attempt < 3\"");
+    assert_eq!(gives(&[leases.clone(), later("")]), none);
+    assert_eq!(gives(&[leases, end.clone()]), ["charged-yield"]);
+    assert_eq!(gives(&[soon.clone(), end.clone()]), ["charged-yield"]);
+    let early = row("fail", "RUNNING -> FAILED", "when = \"!error.retryable || record.tries == 3\"");
+    let counts = row("fail", "RUNNING -> SOON", "set = { tries = \"record.tries + 1\" }");
+    assert_eq!(gives(&[early, counts]), ["charged-yield"]);
+    // Two counts, one of them for the pause.
+    let pause = later("when = \"error.retryable && record.attempt < 9\"").replace("forever = true\n", "");
+    assert_eq!(gives(&[soon, pause, end]), ["charged-yield"; 2]);
+}
+
+/// A guard that leaves the job where it is gives it up, where nothing else moves it on.
+#[test]
+fn a_job_that_is_left_lying_is_given_up() {
+    let gives = |rest: &str| {
+        let states = "WAITING = { rest = true }\n";
+        let rows = row("lease", "QUEUED -> RUNNING", "")
+            + &row("fail", "RUNNING -> WAITING", "set = { tries = \"record.tries + 1\" }")
+            + &row("time", "WAITING -> QUEUED", "after = \"1s\"\nwhen = \"record.tries < 3\"");
+        told(states, &(rows + rest))
+    };
+    assert_eq!(gives(""), ["charged-yield"]);
+    let slow = row("time", "WAITING -> QUEUED", "after = \"1h\"\nset = { tries = 0 }");
+    assert!(!gives(&slow).contains(&"charged-yield"), "{:?}", gives(&slow));
+}
+
+/// Any lease is a try, be it into another state, and what is decided when it begins counts too.
+#[test]
+fn a_try_in_another_state_is_one() {
+    let states = "QUEUED_B = { ready = true }\nRUNNING_B = {}\n";
+    let both = row("lease", "QUEUED -> RUNNING", "") + &row("lease", "QUEUED_B -> RUNNING_B", "");
+    let commit = row("commit", "RUNNING_B -> DONE", "");
+    let end = row("fail", "RUNNING | RUNNING_B -> FAILED", "");
+    let gives = |rows: &[&str]| told(states, &rows.concat());
+    let there = row("fail", "RUNNING -> QUEUED_B", COUNTED);
+    let back = row("fail", "RUNNING_B -> QUEUED", COUNTED);
+    assert_eq!(gives(&[&both, &commit, &there, &back, &end]), ["charged-yield"; 2]);
+    // Never into the same state again, and yet the other's tries are spent.
+    let stays = row("fail", "RUNNING_B -> QUEUED_B", COUNTED);
+    assert_eq!(gives(&[&both, &commit, &there, &stays, &end]), ["charged-yield"; 2]);
+    // Only to be cleaned up after: its commit is another.
+    let cleaned = row("commit", "RUNNING_B -> FAILED", "");
+    let again = row("fail", "RUNNING -> QUEUED", COUNTED);
+    let clean = row("fail", "RUNNING | RUNNING_B -> QUEUED_B", "forever = true");
+    assert_eq!(gives(&[&both, &cleaned, &again, &clean]), ["charged-yield"]);
+    // To the slow lane, where the same can come of it.
+    assert_eq!(gives(&[&both, &commit, &again, &clean]), Vec::<&str>::new());
+    // The last try is a lease of its own.
+    let first = row("lease", "QUEUED -> RUNNING", "when = \"record.attempt < 3\"");
+    let last = row("lease", "QUEUED -> RUNNING_B", "");
+    let retried = row("fail", "RUNNING -> QUEUED", "");
+    let given_up = row("fail", "RUNNING_B -> FAILED", "");
+    let lone = |rows: &[&str]| told("RUNNING_B = {}\n", &rows.concat());
+    assert_eq!(lone(&[&first, &last, &commit, &retried, &given_up]), ["charged-yield"]);
+    let never = row("fail", "RUNNING_B -> QUEUED", "forever = true");
+    assert_eq!(lone(&[&first, &last, &commit, &retried, &never]), Vec::<&str>::new());
+}

@@ -38,6 +38,38 @@ fn large_files_are_answered() {
     assert!(found.contains(&"orphan-state"), "{found:?}");
 }
 
+/// Many failures that count, each before all the later ones, wherever a worker may be: what hangs on a count is asked only so long.
+#[test]
+fn many_counted_failures_are_answered() {
+    let states = 60;
+    let mut text = String::from("language = 1\nlifecycle = \"test.large\"\nabout = \"x\"\n[states]\n");
+    text.push_str("Q = { ready = true }\nD = { final = true }\nF = { final = true }\n");
+    for state in 0..states {
+        let _ = writeln!(text, "R{state} = {{}}");
+    }
+    text.push_str("[work]\nlease = \"30s\"\n[fields]\n");
+    for field in 0..50 {
+        let _ = writeln!(text, "f{field} = {{ type = \"int\", default = 0 }}");
+    }
+    let all: Vec<String> = (0..states).map(|state| format!("R{state}")).collect();
+    let all = all.join(" | ");
+    let _ = write!(text, "[[on.create]]\ngo = \"-> Q\"\n[[on.commit]]\ngo = \"{all} -> D\"\n");
+    for state in 0..states {
+        let _ = write!(text, "[[on.lease]]\ngo = \"Q -> R{state}\"\nwhen = \"record.attempt % 60 == {state}\"\n");
+    }
+    for row in 0..40 {
+        let (field, next) = (row % 50, (row + 1) % 50);
+        let _ = write!(
+            text,
+            "[[on.fail]]\ngo = \"{all} -> Q\"\nwhen = \"record.f{field} < {row} && record.f{next} < {row}\"\n\
+             set = {{ f{field} = \"record.f{field} + 1\" }}\n"
+        );
+    }
+    let _ = write!(text, "[[on.fail]]\ngo = \"{all} -> Q\"\n");
+    let found = found(&[&text]);
+    assert!(found.contains(&"unanswered-work"), "{found:?}");
+}
+
 /// Conditions nested as deep as they may be, alternating, so that following both ways at each would double each time.
 #[test]
 fn deep_guards_are_answered() {

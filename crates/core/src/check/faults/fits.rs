@@ -66,8 +66,9 @@ pub(crate) fn misfit(value: &Known, ty: &Type, limits: &Bounds, nullable: bool) 
         }
         (Shape::Json(bytes), Type::Json) => {
             let most = limits.size.map_or(bounds::JSON_BYTES as u64, |(_, most)| most);
-            (*bytes > most)
-                .then(|| format!("may take {}, and at most {most} are allowed", counted(*bytes, "byte", "bytes")))
+            (*bytes > most).then(|| {
+                format!("may take {}, and at most {most} {} allowed", counted(*bytes, "byte", "bytes"), are(most))
+            })
         }
         (Shape::Ref(from), Type::Ref(to)) => from
             .iter()

@@ -24,4 +24,4 @@ pub(super) use row::{Outcome, Sent, causes, examine, standing};
 pub(super) use taking::{
     Outlook, decides_before, in_state, is_required, judge_of, outlook, passed_over, stands_before, start, taken,
 };
-pub(super) use walk::{each, each_of_row};
+pub(super) use walk::{any, each, each_of_row};
