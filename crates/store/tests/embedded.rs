@@ -205,6 +205,32 @@ fn a_lock_that_goes_is_waited_for() {
     });
 }
 
+/// While another process writes, a backup that folds the WAL or somebody with a shell, a small save waits for it on the thread that writes:
+/// the runtime's own thread goes on, and with it whoever lets go of the lock here.
+#[test]
+fn who_else_writes_does_not_hold_up_the_runtime() {
+    let folder = Folder::new();
+    let store = open(&folder).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        store.put_definitions(&suite()).await.unwrap();
+        let mut driver = Driver::new(&store).await;
+        let ann = user("ann");
+        // Small saves are done on the runtime's thread once the disk was quick; none of these needs that, and all but the first may have it.
+        for _ in 0..20 {
+            driver.create(&ann, "suite.task", json!({ "lane": "a" }), start()).await;
+        }
+        let other = rusqlite::Connection::open(folder.file()).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let lets_go = async {
+            tokio::task::yield_now().await;
+            other.execute_batch("COMMIT").unwrap();
+        };
+        let (made, ()) = tokio::join!(driver.create(&ann, "suite.task", json!({ "lane": "a" }), start()), lets_go);
+        assert!(store.record(made).await.unwrap().is_some());
+    });
+}
+
 /// Whatever name it is reached by, it is one file, and one engine works on it: also where it is made only now.
 #[cfg(unix)]
 #[test]

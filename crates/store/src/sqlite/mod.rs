@@ -223,18 +223,21 @@ impl Store for SqliteStore {
 
     async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
         // Here, so that the thread that writes can be busy with another batch meanwhile.
-        let told = Told::of(base, batch)?;
+        let mut told = Some(Told::of(base, batch)?);
+        if batch.writes.len() <= FEW && self.inner.shared.disk_is_quick.load(Ordering::Relaxed) {
+            // Folding back, and waiting for another process that writes, are for the thread that writes.
+            let here = self
+                .inner
+                .writer
+                .here(|writer| !writer.is_folding(), |writer| writer.save_at_once(base, batch, &mut told));
+            if let Ok(saved) = here
+                && let Some(saved) = saved.transpose()
+            {
+                return saved;
+            }
+        }
         let (base, batch) = (Arc::clone(base), Arc::clone(batch));
-        let here = batch.writes.len() <= FEW && self.inner.shared.disk_is_quick.load(Ordering::Relaxed);
-        let save = move |writer: &mut Writer| writer.save(&base, &batch, told);
-        if !here {
-            return self.inner.writer.run(save).await;
-        }
-        // Folding back is for the thread that writes.
-        match self.inner.writer.here(|writer| !writer.is_folding(), save) {
-            Ok(saved) => saved,
-            Err(save) => self.inner.writer.run(save).await,
-        }
+        self.inner.writer.run(move |writer| writer.save(&base, &batch, told.unwrap_or_default())).await
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {

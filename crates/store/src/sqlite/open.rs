@@ -13,7 +13,7 @@ use super::migrate::{self, MIGRATIONS};
 use crate::error::StoreError;
 
 /// How long to wait for another process that writes: only `migrate` and backups could be one.
-const BUSY: Duration = Duration::from_secs(5);
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 /// How long to wait for the lock of a process that is just going. One that is being started holds its parent's files for a
 /// moment, between fork and exec, and with them a lock that its parent has let go of.

@@ -2,9 +2,11 @@
 //! comes alone would wait for that.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::open::BUSY;
 use crate::error::StoreError;
 
 /// Taken back when it is dropped, unless it was committed.
@@ -15,6 +17,17 @@ impl<'a> Transaction<'a> {
     pub(super) fn to_write(connection: &'a Connection) -> Result<Self, StoreError> {
         run(connection, "BEGIN IMMEDIATE")?;
         Ok(Self(connection))
+    }
+
+    /// The same, where nobody else writes just now: for a thread on which others wait for their turn.
+    pub(super) fn at_once(connection: &'a Connection) -> Result<Option<Self>, StoreError> {
+        connection.busy_timeout(Duration::ZERO)?;
+        let begun = Self::to_write(connection);
+        connection.busy_timeout(BUSY)?;
+        match begun {
+            Err(StoreError::Busy) => Ok(None),
+            begun => begun.map(Some),
+        }
     }
 
     /// One snapshot for all that is read. It begins with the first statement.
@@ -77,6 +90,12 @@ mod tests {
             drop(transaction);
             assert_eq!((count(&connection), connection.is_autocommit()), (round, true));
         }
+        let held = Transaction::to_write(&other).expect("nobody writes");
+        let began = std::time::Instant::now();
+        assert!(Transaction::at_once(&connection).expect("an answer").is_none(), "somebody writes");
+        assert!(began.elapsed() < BUSY, "that is not waited for");
+        drop(held);
+        assert!(Transaction::at_once(&connection).expect("an answer").is_some());
         let reader = Transaction::to_read(&other).expect("a snapshot");
         assert_eq!(count(&reader), 3);
         connection.execute("INSERT INTO a VALUES (3)", []).expect("a row beside it");
