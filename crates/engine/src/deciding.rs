@@ -10,7 +10,7 @@ use onceward_core::model::Definitions;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{Base, Outcome, RequestName, Store, Write};
+use onceward_store::{Base, Outcome, RequestName, Store, Write, unhurried};
 
 use crate::error::EngineError;
 use crate::once::{self, Keyed};
@@ -144,7 +144,8 @@ async fn decide_on<S: Store>(
         }
         let before = waiting.len();
         let mut turn = Turn { definitions, decided: &mut decided, looked: &looked, look: &mut look, now, seeds };
-        waiting = turn.pass(requests, &waiting, &mut keys)?;
+        let at_hand = turn.decided.base.snapshot().records.len();
+        waiting = unhurried(at_hand, || turn.pass(requests, &waiting, &mut keys))?;
         idle = if waiting.len() < before { 0 } else { idle + 1 };
         if idle > ROUNDS {
             for at in waiting.drain(..) {

@@ -69,6 +69,7 @@ mod schema;
 mod scratch;
 mod sqlite;
 mod store;
+mod unhurried;
 mod workers;
 
 pub use account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
@@ -98,4 +99,5 @@ pub use schema::Schema;
 pub use scratch::{Applied, Brief, Keyed, Kind, Removed, Scratch, Unfit};
 pub use sqlite::{Backup, BackupError, SqliteStore, SqliteView, back_up};
 pub use store::Store;
+pub use unhurried::unhurried;
 pub use workers::{Holding, WorkerName, WorkerSeen};

@@ -14,8 +14,9 @@ use onceward_core::value::RecordId;
 
 use crate::StoreError;
 use crate::base::{Base, Place};
-use crate::batch::{Batch, Outcome, Request, RequestName};
+use crate::batch::{Batch, Outcome, Request, RequestName, Write};
 use crate::log::{Hash, NO_HASH, NewEntry, entries_of};
+use crate::unhurried::unhurried;
 
 /// What a batch comes to.
 #[derive(Debug, Default)]
@@ -109,6 +110,14 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn of(base: &Base, batch: &Batch) -> Result<Self, StoreError> {
+        let records = |write: &Write| match &write.outcome {
+            Outcome::Changes(changes) => changes.records.len(),
+            Outcome::NoOp(_) | Outcome::Refusal(_) => 0,
+        };
+        unhurried(batch.writes.iter().map(records).sum(), || Self::worded(base, batch))
+    }
+
+    fn worded(base: &Base, batch: &Batch) -> Result<Self, StoreError> {
         let mut told = Self::default();
         let heads = &mut told.heads;
         let mut head = |id: RecordId, new: Option<Hash>| {
