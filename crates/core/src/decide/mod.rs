@@ -40,4 +40,4 @@ pub use timers::{is_due, next_due};
 
 /// Raised by every change by which the same operation on the same world may be decided otherwise. Each log entry names the
 /// version that decided it, so that `verify` knows which ones it may decide again.
-pub const DECIDING_VERSION: u32 = 2;
+pub const DECIDING_VERSION: u32 = 3;
