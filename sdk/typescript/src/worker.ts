@@ -85,7 +85,14 @@ export class Worker {
     this.#wait = options.wait ?? 20_000;
     this.#grace = options.grace ?? 10_000;
     this.#errorCode = options.errorCode ?? "EXCEPTION";
-    this.#log = options.log ?? ((message) => console.error(`onceward: ${message}`));
+    const log = options.log ?? ((message: string) => console.error(`onceward: ${message}`));
+    this.#log = (message) => {
+      try {
+        log(message);
+      } catch {
+        // A log that breaks keeps no job from its end, and no worker from its own.
+      }
+    };
     this.#heart = new Heart(this.client, this.#lease, {
       overdue: (job) => void this.#giveBack(job),
       lost: (job, why) => this.#log(`lost the lease of ${job.id}: ${why}`),
@@ -115,10 +122,10 @@ export class Worker {
       this.#end(`on ${signal}`, "; a second signal gives it back at once");
     };
     for (const name of signals) process.on(name, heard);
-    const served = `${[...this.#handlers.keys()].join(", ")} at ${this.client.url}`;
-    this.#log(`${this.name} works on ${served}, ${jobs(this.#concurrency)} at a time`);
     this.#runs = true;
     try {
+      const served = `${[...this.#handlers.keys()].join(", ")} at ${this.client.url}`;
+      this.#log(`${this.name} works on ${served}, ${jobs(this.#concurrency)} at a time`);
       await this.#takeJobs();
     } finally {
       this.#end("after an error");
@@ -136,9 +143,9 @@ export class Worker {
   #end(why: string, more = ""): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort();
-    if (this.#runs) this.#log(`ending, ${why}: what runs may finish within ${this.#grace / 1_000} s${more}`);
     for (const job of this.#running.keys()) job.cancel("shutdown");
     this.#freed?.();
+    if (this.#runs) this.#log(`ending, ${why}: what runs may finish within ${this.#grace / 1_000} s${more}`);
   }
 
   // Leasing

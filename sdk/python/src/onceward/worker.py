@@ -158,12 +158,12 @@ class Worker:
             self._closing.set()
             call, running = self._call, list(self._running.values())
             self._change.notify_all()
-        if is_news:
-            log.info("ending, %s: what runs may finish within %g s%s", *self._why())
         for job in running:
             job.cancel("shutdown")
         if call is not None:
             call.abort()
+        if is_news:
+            log.info("ending, %s: what runs may finish within %g s%s", *self._why())
 
     def _why(self) -> tuple[str, float, str]:
         """Why it ends, how long what runs may take, and what else there is to know."""
