@@ -135,7 +135,7 @@ impl Key {
                 if done["operators_left"] == 0 {
                     complain(
                         "warning: no operator's key is left: nobody can make or revoke keys through a server any more. `onceward key \
-                         create --db … --role operator` makes one in the database itself\n",
+                         create --db … --owner … --role operator` makes one in the database itself (a SQLite one when its server has stopped)\n",
                     );
                 }
                 say(&if json { format!("{done:#}\n") } else { told(&asked, &done) })?;

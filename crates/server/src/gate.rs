@@ -22,7 +22,7 @@ pub(crate) struct Gate {
     quiet: Notify,
     polls: Arc<Places>,
     streams: Arc<Places>,
-    /// Bytes of bodies that are being read.
+    /// Bytes of bodies that have come and are not answered yet.
     bodies: Arc<AtomicUsize>,
     bodies_most: usize,
     connected: Arc<AtomicUsize>,

@@ -4,6 +4,7 @@
 //! | file | duty |
 //! | --- | --- |
 //! | `serve.rs` | the listener: connections bounded in number and time, and the way out when the process is to end |
+//! | `own_turn.rs` | a connection that wakes itself goes on at once |
 //! | `patient.rs` | a connection whose other side must take what is written to it |
 //! | `door.rs` | around every request: counted, timed, and answered also where a handler breaks |
 //! | `router.rs` | which path leads where |

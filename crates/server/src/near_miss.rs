@@ -28,6 +28,8 @@ const MISSES: &[(&[&str], &str, &str)] = &[
         "/v1/lifecycles/{name}",
         "lifecycles come from files: `onceward serve --lifecycles DIR` loads them; `POST /v1/lifecycles/{name}/records` makes a record",
     ),
+    (&["GET"], "/health", HEALTH),
+    (&["GET"], "/healthz", HEALTH),
     (&["GET"], "/v1/jobs", "jobs are records: `GET /v1/records` lists them"),
     (&["POST", "PUT"], "/v1/jobs", "jobs are records: `POST /v1/lifecycles/{name}/records` makes one"),
     (
@@ -38,6 +40,8 @@ const MISSES: &[(&[&str], &str, &str)] = &[
     (&["GET"], "/v1/executions", "`GET /v1/records/{id}/executions` has those of a job"),
     (&["GET"], "/v1/leases", "`POST /v1/leases` leases jobs, `GET /v1/records/{id}/executions` shows who has one"),
 ];
+
+const HEALTH: &str = "`GET /livez` says that the server is there, `GET /readyz` that it can work";
 
 /// What stands behind `/v1` in our own routes.
 const FIRST: [&str; 10] =
@@ -54,7 +58,7 @@ pub(crate) async fn no_method(method: Method, uri: Uri) -> Problem {
 }
 
 fn with_hint(detail: &str, method: &Method, path: &str) -> String {
-    hint(method.as_str(), path).map_or_else(|| detail.to_owned(), |hint| format!("{detail}. {hint}"))
+    hint(method.as_str(), path).map_or_else(|| detail.to_owned(), |hint| format!("{detail}; {hint}"))
 }
 
 /// Nothing of what was asked for is repeated: it may be anything.
@@ -64,9 +68,9 @@ fn hint(method: &str, path: &str) -> Option<&'static str> {
         return Some(hint);
     }
     if path.split('/').nth(1).is_some_and(|first| FIRST.contains(&first)) {
-        return Some("Routes begin with /v1");
+        return Some("the engine's own routes begin with /v1");
     }
-    (path.len() > 1 && path.ends_with('/')).then_some("No path ends with a slash")
+    (path.len() > 1 && path.ends_with('/')).then_some("no path ends with a slash")
 }
 
 fn fits(pattern: &str, path: &str) -> bool {
@@ -123,8 +127,8 @@ mod tests {
         let record = "/v1/records/0199a000-0000-7000-8000-000000000001";
         assert!(hint("PATCH", record).unwrap().contains("/events/{event}"));
         assert!(hint("POST", &format!("{record}/cancel")).unwrap().contains("/events/{event}"));
-        assert_eq!(hint("GET", "/records"), Some("Routes begin with /v1"));
-        assert_eq!(hint("GET", "/v1/records/"), Some("No path ends with a slash"));
+        assert_eq!(hint("GET", "/records"), Some("the engine's own routes begin with /v1"));
+        assert_eq!(hint("GET", "/v1/records/"), Some("no path ends with a slash"));
         for far in ["/", "/v1", "/v2/records", "/v1/records/a/b/c/d", "/v1/recordss"] {
             assert_eq!(hint("POST", far), None, "{far}");
         }

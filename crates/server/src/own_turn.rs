@@ -79,7 +79,7 @@ impl<F: Future + Unpin> Future for OwnTurn<F> {
 mod tests {
     use std::future::poll_fn;
     use std::sync::atomic::AtomicUsize;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -140,19 +140,26 @@ mod tests {
         // It waits by asking again and again: whoever sleeps would never be quick enough to meet the end of a turn.
         let ringer = std::thread::spawn(move || {
             let waker = handed.recv().expect("it has its first turn");
-            let deadline = std::time::Instant::now() + Duration::from_mins(1);
+            let enough = Instant::now() + Duration::from_secs(20);
             for ring in 1..=RINGS {
+                // On a machine that has little time for us, as many as it has had time for.
+                let ring = if Instant::now() < enough { ring } else { RINGS };
                 for (told, seen) in told.iter().zip(seen.iter()) {
-                    let mut asked = 0_u32;
-                    while seen.load(Ordering::Acquire) + 1 < ring {
+                    let (mut asked, mut deadline, last) = (0_u32, None, told.load(Ordering::Acquire));
+                    while seen.load(Ordering::Acquire) < last {
                         asked += 1;
                         if asked.is_multiple_of(10_000) {
-                            assert!(std::time::Instant::now() < deadline, "a ring was lost");
+                            let now = Instant::now();
+                            let deadline = *deadline.get_or_insert(now + Duration::from_mins(1));
+                            assert!(now < deadline, "a ring was lost");
                             std::thread::yield_now();
                         }
                     }
                     told.store(ring, Ordering::Release);
                     waker.wake_by_ref();
+                }
+                if ring == RINGS {
+                    break;
                 }
             }
         });

@@ -187,7 +187,9 @@ async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit, _conn
         Err(error) if error.is_parse() && !was_heard => {
             let wrong = if error.is_parse_too_large() {
                 let most = settings.head_bytes;
-                let detail = format!("a request's line and headers have at most {most} bytes, and 100 headers");
+                let detail = format!(
+                    "a request's line has at most {most} bytes, and its headers, 100 at most, have twice as many"
+                );
                 Problem::new(431, "head_too_large", detail).with("most", most)
             } else {
                 Problem::new(400, "bad_head", "this is no request of HTTP/1.1 that can be read")

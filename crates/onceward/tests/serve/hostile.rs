@@ -82,7 +82,12 @@ fn nonsense_is_no_request() {
     let near = served.call("POST", "/v1/records", &[], Some(b"{}"));
     near.is_problem(405, "no_such_method");
     assert!(near.text().contains("`POST /v1/lifecycles/{name}/records` makes a record"), "{}", near.text());
-    assert!(served.get("/records").text().contains("Routes begin with /v1"));
+    assert!(served.get("/records").text().contains("routes begin with /v1"));
+    // A report that is none says nothing of the job, which may be there.
+    let report = "/v1/executions/0199a000-0000-7000-8000-000000000001.1/comit";
+    let unknown = served.call("POST", report, &[], Some(b"{\"token\": 1}"));
+    unknown.is_problem(404, "no_such_route");
+    assert!(unknown.text().contains("commit, finish"), "{}", unknown.text());
 }
 
 /// Connections that say nothing, or say it very slowly, keep nobody else out.

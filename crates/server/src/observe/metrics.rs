@@ -195,7 +195,7 @@ const CONNECTIONS: Metric = metric("onceward_http_connections", Gauge, &[], "Con
 const POLLS: Metric = metric("onceward_http_long_polls", Gauge, &[], "Leases that wait for work.");
 const STREAMS: Metric = metric("onceward_http_streams", Gauge, &[], "Streams of the log that are open.");
 const BODY_BYTES: Metric =
-    metric("onceward_http_body_bytes", Gauge, &[], "Bytes of request bodies that have come and are not answered yet.");
+    metric("onceward_http_body_bytes", Gauge, &[], "Bytes of JSON bodies that have come and are not answered yet.");
 const SPANS: Metric = metric(
     "onceward_trace_spans_total",
     Counter,

@@ -46,6 +46,16 @@ pub(crate) enum Report {
     Yield,
 }
 
+impl Report {
+    /// A name that is none is no word on the job: it would read as if that were gone.
+    fn named(name: String) -> Result<Self, Problem> {
+        serde_json::from_value(Json::String(name)).map_err(|_| {
+            let detail = "there is no such report: start, heartbeat, commit, finish, fail and yield are the reports";
+            Problem::new(404, "no_such_route", detail)
+        })
+    }
+}
+
 /// A failure.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -237,9 +247,10 @@ impl Known {
 async fn report(
     State(app): State<App>,
     caller: Caller,
-    At((at, report)): At<(ExecutionId, Report)>,
+    At((at, report)): At<(ExecutionId, String)>,
     Given(new): Given<NewReport>,
 ) -> Result<Response, Problem> {
+    let report = Report::named(report)?;
     let submission = new.submission(&caller.actor, at, report)?;
     match app.engine().submit(submission).await {
         Ok(answer) => ok(&Known::of(&app, &caller.actor, at, answer).await?.shape()),
