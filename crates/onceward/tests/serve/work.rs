@@ -132,7 +132,7 @@ fn a_lost_lease_is_told() {
     let late = served.post(&format!("/v1/executions/{id}.1/heartbeat"), &json!({ "token": 1 }));
     late.is_problem(409, "lease_lost");
     assert_eq!((&late.json()["event"], &late.json()["state"]), (&json!("heartbeat"), &json!("PENDING")));
-    served.post(&format!("/v1/executions/{id}.1/dance"), &json!({ "token": 1 })).is_problem(404, "not_found");
+    served.post(&format!("/v1/executions/{id}.1/dance"), &json!({ "token": 1 })).is_problem(404, "no_such_route");
     served.post("/v1/executions/x.1/start", &json!({ "token": 1 })).is_problem(404, "not_found");
     served.post(&format!("/v1/executions/{id}.1/fail"), &json!({ "token": 1 })).is_problem(422, "bad_input");
 }
