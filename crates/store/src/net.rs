@@ -1,6 +1,7 @@
 //! A batch folded into what it comes to: each row of a store is written once, however many operations touched it.
 //! All stores write from this, so that none of them has ideas of its own.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub(crate) struct Net<'a> {
     pub(crate) accounts: BTreeMap<&'a Account, i64>,
     pub(crate) contents: Vec<(Payload, &'a [u8])>,
     pub(crate) requests: Vec<&'a Request>,
-    pub(crate) entries: Vec<NewEntry>,
+    pub(crate) entries: Cow<'a, [NewEntry]>,
     /// Every key that a decision rests on, once, in order.
     pub(crate) reads: Vec<&'a Key>,
     /// The latest time of the batch: an operation may be decided later than the clock says.
@@ -136,11 +137,22 @@ impl Told {
 
 impl<'a> Net<'a> {
     pub(crate) fn of(base: &Base, batch: &'a Batch) -> Result<Self, StoreError> {
-        Self::with(base, batch, Told::of(base, batch)?)
+        let Told { entries, heads } = Told::of(base, batch)?;
+        Self::folded(base, batch, entries.into(), &heads)
     }
 
-    pub(crate) fn with(base: &Base, batch: &'a Batch, told: Told) -> Result<Self, StoreError> {
-        let mut net = Self { latest: batch.now, entries: told.entries, ..Self::default() };
+    /// With what is told already, which stays whole for another try.
+    pub(crate) fn with(base: &Base, batch: &'a Batch, told: &'a Told) -> Result<Self, StoreError> {
+        Self::folded(base, batch, (&*told.entries).into(), &told.heads)
+    }
+
+    fn folded(
+        base: &Base,
+        batch: &'a Batch,
+        entries: Cow<'a, [NewEntry]>,
+        heads: &HashMap<RecordId, Hash>,
+    ) -> Result<Self, StoreError> {
+        let mut net = Self { latest: batch.now, entries, ..Self::default() };
         let mut named = HashSet::new();
         for write in &batch.writes {
             net.reads.extend(write.reads());
@@ -158,7 +170,7 @@ impl<'a> Net<'a> {
         }
         for record in &mut net.records {
             let before = || base.stored(record.after.id).map_or(NO_HASH, |stored| stored.head);
-            record.head = told.heads.get(&record.after.id).copied().unwrap_or_else(before);
+            record.head = heads.get(&record.after.id).copied().unwrap_or_else(before);
         }
         net.reads.sort_unstable();
         net.reads.dedup();

@@ -222,12 +222,16 @@ fn who_else_writes_does_not_hold_up_the_runtime() {
         }
         let other = rusqlite::Connection::open(folder.file()).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let began = std::time::Instant::now();
         let lets_go = async {
             tokio::task::yield_now().await;
             other.execute_batch("COMMIT").unwrap();
+            began.elapsed()
         };
-        let (made, ()) = tokio::join!(driver.create(&ann, "suite.task", json!({ "lane": "a" }), start()), lets_go);
+        let (made, held) = tokio::join!(driver.create(&ann, "suite.task", json!({ "lane": "a" }), start()), lets_go);
         assert!(store.record(made).await.unwrap().is_some());
+        // As long as a connection waits for who else writes: had it done so here, nobody would have had a turn before.
+        assert!(held.as_secs() < 5, "the runtime stood still for {held:?}");
     });
 }
 

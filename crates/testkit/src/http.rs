@@ -85,6 +85,13 @@ impl fmt::Debug for Reply {
 }
 
 impl Reply {
+    /// What a page of metrics says under a name that has no labels.
+    pub fn gauge(&self, name: &str) -> u64 {
+        let page = self.text();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
+    }
+
     /// One answer, and not a byte of what comes after it.
     pub fn read(from: &mut impl BufRead) -> Self {
         let (reply, is_whole) = Self::read_as_far_as_it_comes(from);

@@ -103,11 +103,9 @@ impl Served {
         number.parse().expect("a number")
     }
 
-    /// What its metrics say under a name that has no labels. As long as there are no keys.
+    /// What its metrics say of it now. As long as there are no keys.
     pub fn gauge(&self, name: &str) -> u64 {
-        let page = self.get("/metrics").text();
-        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
+        self.get("/metrics").gauge(name)
     }
 
     /// Waits until they say so. Asked again and again, since nothing tells of it.

@@ -158,11 +158,9 @@ impl House {
         http::call(self.address, method, path, &headers, body.as_deref().map(str::as_bytes)).lasting()
     }
 
-    /// What its metrics say under a name that has no labels. As long as there are no keys.
+    /// What its metrics say of it now. As long as there are no keys.
     pub(crate) fn gauge(&self, name: &str) -> u64 {
-        let page = self.send(None, "GET", "/metrics", None).text();
-        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
+        self.send(None, "GET", "/metrics", None).gauge(name)
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -30,7 +30,7 @@ impl Kept {
         self.keep_beside(&net, batch.now);
         let first = self.last() + 1;
         let mut last = first - 1;
-        for entry in net.entries {
+        for entry in net.entries.into_owned() {
             last += 1;
             if let Some(beside) = entry.record.and_then(|id| self.beside.get_mut(&id)) {
                 beside.entry = last;

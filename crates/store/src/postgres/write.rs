@@ -206,7 +206,7 @@ impl<'a> Writing<'a> {
 
     fn place(&self, pipeline: &mut Pipeline<'a>) -> usize {
         let (mut assets, mut names, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, entry) in (0_i64..).zip(&self.net.entries) {
+        for (number, entry) in (0_i64..).zip(&*self.net.entries) {
             for account in &entry.accounts {
                 assets.push(&*account.asset);
                 names.push(&*account.name);

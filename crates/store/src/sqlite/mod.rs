@@ -72,7 +72,7 @@ use open::EngineLock;
 use save::Writer;
 use shared::Shared;
 use threads::Threads;
-use transaction::Transaction;
+use transaction::{Busy, Transaction};
 pub use view::SqliteView;
 use work::Looked;
 
@@ -223,21 +223,17 @@ impl Store for SqliteStore {
 
     async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
         // Here, so that the thread that writes can be busy with another batch meanwhile.
-        let mut told = Some(Told::of(base, batch)?);
+        let told = Arc::new(Told::of(base, batch)?);
         if batch.writes.len() <= FEW && self.inner.shared.disk_is_quick.load(Ordering::Relaxed) {
             // Folding back, and waiting for another process that writes, are for the thread that writes.
-            let here = self
-                .inner
-                .writer
-                .here(|writer| !writer.is_folding(), |writer| writer.save_at_once(base, batch, &mut told));
-            if let Ok(saved) = here
-                && let Some(saved) = saved.transpose()
-            {
-                return saved;
+            let save = |writer: &mut Writer| writer.save(base, batch, &told, Busy::IsTold);
+            match self.inner.writer.here(|writer| !writer.is_folding(), save) {
+                Err(_) | Ok(Err(StoreError::Busy)) => {}
+                Ok(saved) => return saved,
             }
         }
         let (base, batch) = (Arc::clone(base), Arc::clone(batch));
-        self.inner.writer.run(move |writer| writer.save(&base, &batch, told.unwrap_or_default())).await
+        self.inner.writer.run(move |writer| writer.save(&base, &batch, &told, Busy::IsWaitedFor)).await
     }
 
     async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {

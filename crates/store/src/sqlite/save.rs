@@ -9,7 +9,7 @@ use onceward_core::decide::Key;
 use rusqlite::Connection;
 
 use super::checkpoint::Checkpoints;
-use super::transaction::Transaction;
+use super::transaction::{Busy, Transaction};
 use super::write::Writing;
 use super::{Shared, definitions, later, load, read};
 use crate::base::Base;
@@ -74,31 +74,9 @@ impl Writer {
         Ok(Self { connection, shared, others, last_row, lately, checkpoints })
     }
 
-    pub(super) fn save(&mut self, base: &Base, batch: &Batch, told: Told) -> Result<Save, StoreError> {
-        let told = &mut Some(told);
-        // Where it waits it always comes to something.
-        self.settled(base, batch, told, true)?.ok_or(StoreError::Busy)
-    }
-
-    /// The same for a thread that must not wait for others who write: nothing where somebody does, and what is told is still there.
-    pub(super) fn save_at_once(
-        &mut self,
-        base: &Base,
-        batch: &Batch,
-        told: &mut Option<Told>,
-    ) -> Result<Option<Save>, StoreError> {
-        self.settled(base, batch, told, false)
-    }
-
-    fn settled(
-        &mut self,
-        base: &Base,
-        batch: &Batch,
-        told: &mut Option<Told>,
-        waits: bool,
-    ) -> Result<Option<Save>, StoreError> {
+    pub(super) fn save(&mut self, base: &Base, batch: &Batch, told: &Told, busy: Busy) -> Result<Save, StoreError> {
         let began = Instant::now();
-        let saved = self.write(base, batch, told, waits);
+        let saved = self.write(base, batch, told, busy);
         self.shared.disk_is_quick.store(began.elapsed() < QUICK, Ordering::Relaxed);
         if saved.is_err() {
             // Whether it was written is not known.
@@ -130,21 +108,10 @@ impl Writer {
         self.checkpoints.is_running()
     }
 
-    fn write(
-        &mut self,
-        base: &Base,
-        batch: &Batch,
-        told: &mut Option<Told>,
-        waits: bool,
-    ) -> Result<Option<Save>, StoreError> {
+    fn write(&mut self, base: &Base, batch: &Batch, told: &Told, busy: Busy) -> Result<Save, StoreError> {
+        let net = Net::with(base, batch, told)?;
         // FM-2, INV-2: all of the batch or nothing of it.
-        let begun = if waits {
-            Some(Transaction::to_write(&self.connection)?)
-        } else {
-            Transaction::at_once(&self.connection)?
-        };
-        let Some(transaction) = begun else { return Ok(None) };
-        let net = Net::with(base, batch, told.take().unwrap_or_default())?;
+        let transaction = Transaction::to_write(&self.connection, busy)?;
         let others = Some(others(&transaction)?);
         if others != self.others {
             *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = definitions::recall(&transaction)?;
@@ -156,12 +123,12 @@ impl Writer {
         let known = self.shared.known();
         // New records are made by what is current. A batch may have been decided before this thread took in new lifecycles.
         if net.makes_records() && batch.catalog < known.catalog.number() {
-            return Ok(Some(Save::Conflict(Conflict::default())));
+            return Ok(Save::Conflict(Conflict::default()));
         }
         let generation = self.shared.generation.load(Ordering::Acquire);
         let conflict = conflict(&transaction, &known, base, &net, (generation, &self.lately))?;
         if !conflict.is_empty() {
-            return Ok(Some(Save::Conflict(conflict)));
+            return Ok(Save::Conflict(conflict));
         }
         let mut writing = Writing::new(&transaction, &known, base, self.last_row);
         let (first, last) = writing.all(&net, batch.now)?;
@@ -181,7 +148,7 @@ impl Writer {
         self.shared.generation.fetch_add(1, Ordering::Release);
         self.lately.put(generation, net.written());
         self.checkpoints.written(&self.connection, &net);
-        Ok(Some(Save::Saved { first, last }))
+        Ok(Save::Saved { first, last })
     }
 }
 

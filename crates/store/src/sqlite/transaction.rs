@@ -9,25 +9,29 @@ use rusqlite::Connection;
 use super::open::BUSY;
 use crate::error::StoreError;
 
+/// Somebody else writes, in another process.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Busy {
+    /// For as long as the connection waits.
+    IsWaitedFor,
+    /// At once, by [`StoreError::Busy`]: on a thread on which others wait for their turn.
+    IsTold,
+}
+
 /// Taken back when it is dropped, unless it was committed.
 pub(super) struct Transaction<'a>(&'a Connection);
 
 impl<'a> Transaction<'a> {
     /// One that writes: nobody else does, from here on.
-    pub(super) fn to_write(connection: &'a Connection) -> Result<Self, StoreError> {
-        run(connection, "BEGIN IMMEDIATE")?;
-        Ok(Self(connection))
-    }
-
-    /// The same, where nobody else writes just now: for a thread on which others wait for their turn.
-    pub(super) fn at_once(connection: &'a Connection) -> Result<Option<Self>, StoreError> {
-        connection.busy_timeout(Duration::ZERO)?;
-        let begun = Self::to_write(connection);
-        connection.busy_timeout(BUSY)?;
-        match begun {
-            Err(StoreError::Busy) => Ok(None),
-            begun => begun.map(Some),
+    pub(super) fn to_write(connection: &'a Connection, busy: Busy) -> Result<Self, StoreError> {
+        if matches!(busy, Busy::IsTold) {
+            connection.busy_timeout(Duration::ZERO)?;
         }
+        let begun = run(connection, "BEGIN IMMEDIATE");
+        if matches!(busy, Busy::IsTold) {
+            connection.busy_timeout(BUSY)?;
+        }
+        begun.map(|()| Self(connection))
     }
 
     /// One snapshot for all that is read. It begins with the first statement.
@@ -67,6 +71,10 @@ fn run(connection: &Connection, sql: &str) -> Result<(), StoreError> {
 mod tests {
     use super::*;
 
+    fn begin(connection: &Connection) -> Result<Transaction<'_>, StoreError> {
+        Transaction::to_write(connection, Busy::IsWaitedFor)
+    }
+
     fn count(connection: &Connection) -> i64 {
         connection.query_row("SELECT count(*) FROM a", [], |row| row.get(0)).expect("a count")
     }
@@ -80,22 +88,23 @@ mod tests {
         connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (x)").expect("a table");
         other.busy_timeout(std::time::Duration::ZERO).expect("it does not wait");
         for round in 1..=3 {
-            let transaction = Transaction::to_write(&connection).expect("nobody writes");
+            let transaction = begin(&connection).expect("nobody writes");
             transaction.execute("INSERT INTO a VALUES (1)", []).expect("a row");
-            assert!(Transaction::to_write(&other).is_err(), "somebody writes");
-            assert!(Transaction::to_write(&connection).is_err(), "this one writes already");
+            assert!(begin(&other).is_err(), "somebody writes");
+            assert!(begin(&connection).is_err(), "this one writes already");
             transaction.commit().expect("it is kept");
-            let transaction = Transaction::to_write(&connection).expect("nobody writes");
+            let transaction = begin(&connection).expect("nobody writes");
             transaction.execute("INSERT INTO a VALUES (2)", []).expect("a row");
             drop(transaction);
             assert_eq!((count(&connection), connection.is_autocommit()), (round, true));
         }
-        let held = Transaction::to_write(&other).expect("nobody writes");
+        let held = begin(&other).expect("nobody writes");
         let began = std::time::Instant::now();
-        assert!(Transaction::at_once(&connection).expect("an answer").is_none(), "somebody writes");
+        let told = Transaction::to_write(&connection, Busy::IsTold);
+        assert!(matches!(told, Err(StoreError::Busy)), "somebody writes");
         assert!(began.elapsed() < BUSY, "that is not waited for");
         drop(held);
-        assert!(Transaction::at_once(&connection).expect("an answer").is_some());
+        assert!(Transaction::to_write(&connection, Busy::IsTold).is_ok());
         let reader = Transaction::to_read(&other).expect("a snapshot");
         assert_eq!(count(&reader), 3);
         connection.execute("INSERT INTO a VALUES (3)", []).expect("a row beside it");

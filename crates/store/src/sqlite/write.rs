@@ -117,7 +117,7 @@ impl<'a> Writing<'a> {
 
     fn log(&mut self, hot: &mut Hot, net: &Net, before: u64) -> Result<u64, StoreError> {
         let mut seq = before;
-        for entry in &net.entries {
+        for entry in &*net.entries {
             seq += 1;
             let (mut row, mut previous) = (None, None);
             if let Some(id) = entry.record {
