@@ -1,58 +1,58 @@
-//! Dependencies: no banned ones, only known licences, only the default source. Advisories need a database fetched from the
-//! network at every run, which would let the gate fail with no change of ours.
+//! Checks dependencies with cargo-deny: no banned crates, known licenses, the default source only. Advisories are not checked:
+//! they need a database fetched at every run, which would let the gate fail without a change of ours.
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
 use crate::{shell, tree};
 
-/// Pinned, so that the gate says the same on every machine.
+/// Pinned, so that the gate gives the same result on every machine.
 const VERSION: &str = "0.20.2";
 
+/// Hashes of [`INPUTS`] when cargo-deny last passed. Building cargo-deny takes minutes, so the gate runs it only for new inputs.
+const PASSED: &str = "xtask/deny.passed";
+
+const INPUTS: [&str; 2] = ["Cargo.lock", "deny.toml"];
+
+/// Runs cargo-deny and records for which inputs it passed.
 pub(crate) fn run() -> Result<()> {
-    check(&program("0")?)
+    let program = find_or_install()?;
+    let mut command = shell::command(&program);
+    command.current_dir(tree::root()).args(["--log-level", "warn", "check", "bans", "licenses", "sources"]);
+    shell::run(&mut command)?;
+    std::fs::write(tree::root().join(PASSED), input_hashes()?).with_context(|| format!("cannot write {PASSED}"))
 }
 
-/// cargo-deny, being built where the machine lacks it: with what others leave of the processors.
-pub(crate) struct Meanwhile(std::thread::JoinHandle<Result<String>>);
-
-impl Meanwhile {
-    pub(crate) fn begin() -> Self {
-        Self(std::thread::spawn(|| program("19")))
+/// Runs cargo-deny unless it has passed for these inputs.
+pub(crate) fn run_if_changed() -> Result<()> {
+    let passed = std::fs::read_to_string(tree::root().join(PASSED)).unwrap_or_default();
+    if passed == input_hashes()? {
+        println!("{} have not changed since cargo-deny passed ({PASSED})", INPUTS.join(" and "));
+        return Ok(());
     }
-
-    /// Waits for it and runs it.
-    pub(crate) fn run(self) -> Result<()> {
-        check(&self.0.join().map_err(|_| anyhow!("installing cargo-deny panicked"))??)
-    }
+    run()?;
+    println!("commit {PASSED}, so that the next run need not build cargo-deny");
+    Ok(())
 }
 
-/// cargo-deny as it is installed, or installed now, as politely towards others as this.
-fn program(nice: &str) -> Result<String> {
-    let installed = tree::root().join("target/tools/bin/cargo-deny");
+fn input_hashes() -> Result<String> {
+    let mut command = shell::command("git");
+    shell::output(command.current_dir(tree::root()).arg("hash-object").args(INPUTS))
+}
+
+fn find_or_install() -> Result<String> {
     if shell::is_there(shell::command("cargo-deny").arg("--version")) {
         return Ok("cargo-deny".to_owned());
     }
+    let installed = tree::root().join("target/tools/bin/cargo-deny");
     if !installed.is_file() {
         println!("cargo-deny is missing: installing it into target/tools (a few minutes, once)");
-        let cargo = shell::command("cargo");
-        let mut install = shell::command("nice");
-        install.args(["-n", nice]).arg(cargo.get_program()).current_dir(tree::root());
+        let mut install = shell::command("cargo");
+        install.current_dir(tree::root());
         install.args(["install", "cargo-deny", "--quiet", "--locked", "--version", VERSION, "--root", "target/tools"]);
-        // Run once on a small graph: building it fast matters more than running it fast.
+        // It runs once on a small graph: a fast build matters more than a fast program.
         install.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0").env("CARGO_PROFILE_RELEASE_LTO", "off");
         install.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
         shell::run(&mut install).context("cargo-deny is missing and could not be installed")?;
     }
     Ok(installed.to_string_lossy().into_owned())
-}
-
-fn check(program: &str) -> Result<()> {
-    shell::run(shell::command(program).current_dir(tree::root()).args([
-        "--log-level",
-        "warn",
-        "check",
-        "bans",
-        "licenses",
-        "sources",
-    ]))
 }

@@ -30,10 +30,11 @@ use anyhow::{Result, bail};
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test                 the gate: everything below that is quick enough, and all tests
+  test                 the gate: all tests, and the short form of everything below
+  nightly              the long forms: torture, mutants, fuzzing, simulation, contract, benchmark; hours
   tidy                 file lengths, leftovers, links of the documentation
   purity               core does no I/O, reads no clock, draws no lots
-  deny                 dependencies: bans, licences, sources
+  deny                 dependencies: bans, licenses, sources; records for which Cargo.lock it passed
   rules [--check]      write docs/rules.md; --check: fail if it is stale
   rules --prove [--rows | --code] [--sample N] [--seed N] [--only ID]
                        take away each row and each piece of code that cites a rule, and expect a test of it to fail
@@ -74,6 +75,7 @@ fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test"] => test::run(),
+        ["nightly"] => test::nightly(),
         ["tidy"] => tidy::run(),
         ["purity"] => purity::run(),
         ["deny"] => deny::run(),
